@@ -1,0 +1,1 @@
+"""Measurements of the gateway's promises about speed."""

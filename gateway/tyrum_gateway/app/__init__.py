@@ -1,0 +1,1 @@
+"""Use cases of the kernel, written against the ports of the domain."""

@@ -1,0 +1,1 @@
+"""The operator's YAML: loading, validation with positions, secrets."""

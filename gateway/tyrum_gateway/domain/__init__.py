@@ -1,0 +1,1 @@
+"""Pure rules of the kernel: standard library only, no I/O, no clock, no asyncio."""

@@ -1,0 +1,1 @@
+"""Model transports: where the next step of a turn comes from."""

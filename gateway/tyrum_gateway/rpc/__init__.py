@@ -1,0 +1,1 @@
+"""The gateway's gRPC edge: services, conversion, the error table, authentication."""

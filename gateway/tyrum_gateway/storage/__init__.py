@@ -1,0 +1,1 @@
+"""The kernel's database: one writer, query-only readers, migrations."""

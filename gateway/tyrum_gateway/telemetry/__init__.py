@@ -1,0 +1,1 @@
+"""Logging and other signals for the operator."""

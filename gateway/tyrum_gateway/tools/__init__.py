@@ -1,0 +1,1 @@
+"""The closed set of tools a model may call, and their schemas."""

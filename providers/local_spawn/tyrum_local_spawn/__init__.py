@@ -1,0 +1,1 @@
+"""Isolation provider that starts plain host processes; it confines nothing."""

@@ -1,0 +1,1 @@
+"""The tests of Tyrum; support code lives in tests.support."""

@@ -1,0 +1,1 @@
+"""Fixtures' machinery: builders, processes, ports; no assertions hidden here."""
