@@ -111,6 +111,17 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """
     ERROR_REASON_STORE_CORRUPT: _ErrorReason.ValueType  # 91
     """Stored state is damaged. DATA_LOSS."""
+    ERROR_REASON_STALE_BINDING: _ErrorReason.ValueType  # 100
+    """-- Memory, while its contract is v1alpha1. Each value states its code.
+
+    The epoch is older than one that the provider has seen for the scope. ABORTED.
+    """
+    ERROR_REASON_SECRET_REJECTED: _ErrorReason.ValueType  # 101
+    """A text looks like a secret; metadata holds `field` and `detector`, never the text. INVALID_ARGUMENT."""
+    ERROR_REASON_ITEM_FORGOTTEN: _ErrorReason.ValueType  # 102
+    """The item was forgotten; its id never comes back. FAILED_PRECONDITION."""
+    ERROR_REASON_SCOPE_NOT_EMPTY: _ErrorReason.ValueType  # 103
+    """An import needs a scope without items and tombstones. FAILED_PRECONDITION."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason registers every reason. The class of a reason (what the caller does next) is fixed by
@@ -199,4 +210,15 @@ An unexpected failure; metadata `incident` is the id under which the service log
 """
 ERROR_REASON_STORE_CORRUPT: ErrorReason.ValueType  # 91
 """Stored state is damaged. DATA_LOSS."""
+ERROR_REASON_STALE_BINDING: ErrorReason.ValueType  # 100
+"""-- Memory, while its contract is v1alpha1. Each value states its code.
+
+The epoch is older than one that the provider has seen for the scope. ABORTED.
+"""
+ERROR_REASON_SECRET_REJECTED: ErrorReason.ValueType  # 101
+"""A text looks like a secret; metadata holds `field` and `detector`, never the text. INVALID_ARGUMENT."""
+ERROR_REASON_ITEM_FORGOTTEN: ErrorReason.ValueType  # 102
+"""The item was forgotten; its id never comes back. FAILED_PRECONDITION."""
+ERROR_REASON_SCOPE_NOT_EMPTY: ErrorReason.ValueType  # 103
+"""An import needs a scope without items and tombstones. FAILED_PRECONDITION."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015
