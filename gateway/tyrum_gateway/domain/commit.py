@@ -1,0 +1,98 @@
+"""The unit of durability: everything one transition changes, handed to the store as one frozen value.
+
+Invariant: a commit is applied whole or not at all, and only while the turn's stored version is the one the
+transition started from. Code above the store never holds a transaction.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from tyrum_gateway.domain.approval import Approval
+from tyrum_gateway.domain.binding import Binding
+from tyrum_gateway.domain.canonical import Value
+from tyrum_gateway.domain.checkpoint import Checkpoint
+from tyrum_gateway.domain.ids import CallId, ConversationId, PrincipalId
+from tyrum_gateway.domain.process import ProcessResult
+from tyrum_gateway.domain.transcript import Payload
+from tyrum_gateway.domain.turn import Call, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One fact for the audit log, written in the commit that makes it true."""
+
+    kind: str
+    """Constant phrase in snake_case with a dot, such as `call.denied`."""
+    actor: str
+    """Principal id, or `kernel`."""
+    subject: str
+    """Id of what it is about."""
+    details: Mapping[str, Value]
+    """Further facts, without secrets and without process output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the kernel keeps of a call's result, beside the event that ends the call."""
+
+    call_id: CallId
+    content: str
+    """What the model gets."""
+    process: ProcessResult | None
+
+
+@dataclass(frozen=True, slots=True)
+class Acceptance:
+    """A user's message: opens a turn, and the conversation when it is new."""
+
+    turn: Turn
+    """The new turn in state QUEUED; its number is assigned by the store."""
+    opens_conversation: bool
+    text: str
+    request_id: str
+    title: str
+    """Used when the conversation is new."""
+    max_queued: int
+    """Unfinished turns the conversation may have, this one included."""
+    audit: tuple[AuditEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One transition of one turn."""
+
+    turn: Turn
+    """New value; `turn.version` is the version that must still be stored."""
+    at: datetime
+    events: tuple[Payload, ...] = ()
+    calls: tuple[Call, ...] = ()
+    opened: tuple[Approval, ...] = ()
+    """New questions."""
+    resolved: tuple[Approval, ...] = ()
+    """Questions that must still be pending, with their resolution."""
+    bindings: tuple[Binding, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    checkpoint: Checkpoint | None = None
+    audit: tuple[AuditEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A durable message."""
+
+    conversation_id: ConversationId
+    turn: Turn
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation as lists show it."""
+
+    conversation_id: ConversationId
+    principal_id: PrincipalId
+    created_at: datetime
+    updated_at: datetime
+    last_sequence: int
+    title: str

@@ -1,0 +1,142 @@
+"""The gateway's errors: one class per way of recovering.
+
+    TyrumError
+    ├── InvalidRequest       the caller fixes the named field
+    ├── RequestIdReused      the caller chooses another request id
+    ├── NotFound             the caller fixes the id
+    ├── NotAuthenticated     the caller presents a valid token
+    │   └── TokenMissing     … any token at all
+    ├── NotAuthorized        an administrator grants the role
+    ├── AlreadyResolved      nothing: somebody else's answer stands
+    ├── VersionConflict      the caller reads again, then decides
+    ├── QuotaExceeded        the caller waits
+    ├── Draining             the caller retries after the restart
+    ├── ProviderUnavailable  the operator looks at the provider
+    ├── ModelUnavailable     the operator looks at the model
+    ├── StateUnusable        the operator looks at the state directory
+    └── KernelBug            somebody reports the incident
+
+`public` is safe for users: it never holds secrets, paths of other users or provider text. `context` is for
+the log. `TABLE` is the one mapping to wire reasons, gRPC codes and exit codes.
+"""
+
+from dataclasses import dataclass
+
+
+class TyrumError(Exception):
+    """Base of every error that the gateway raises on purpose."""
+
+    def __init__(self, public: str, **context: str) -> None:
+        super().__init__(public)
+        self.public = public
+        self.context = context
+
+
+class InvalidRequest(TyrumError):
+    """A field is missing, malformed or out of its limits."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"`{field}` {problem}", field=field)
+        self.field = field
+        self.problem = problem
+
+
+class RequestIdReused(TyrumError):
+    """A caller-chosen id was used before for another request."""
+
+
+class NotFound(TyrumError):
+    """The named resource does not exist or is not visible to the caller."""
+
+    def __init__(self, what: str, name: str) -> None:
+        super().__init__(f"unknown {what} `{name}`", resource=what, name=name)
+
+
+class NotAuthenticated(TyrumError):
+    """The presented credential is unknown, malformed, expired or revoked."""
+
+
+class TokenMissing(NotAuthenticated):
+    """No credential was presented."""
+
+
+class NotAuthorized(TyrumError):
+    """The principal lacks the role that the call requires."""
+
+
+class AlreadyResolved(TyrumError):
+    """The approval or turn already has another final state."""
+
+
+class VersionConflict(TyrumError):
+    """The compared version or digest is no longer current."""
+
+
+class QuotaExceeded(TyrumError):
+    """A queue or quota is full."""
+
+
+class Draining(TyrumError):
+    """The gateway is shutting down and takes no new work."""
+
+
+class ProviderUnavailable(TyrumError):
+    """The selected provider is not admitted; the operation settles, never elsewhere."""
+
+
+class ModelUnavailable(TyrumError):
+    """The model could not produce a step.
+
+    `emitted` tells whether text had already reached a client: such an attempt is never repeated silently.
+    """
+
+    def __init__(self, public: str, *, retryable: bool, **context: str) -> None:
+        super().__init__(public, **context)
+        self.retryable = retryable
+
+
+class StateUnusable(TyrumError):
+    """The state directory is taken, damaged or of a newer version."""
+
+
+class KernelBug(TyrumError):
+    """An invariant does not hold: continuing would be worse than stopping."""
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """How one class of errors appears outside."""
+
+    reason: str
+    """Name of an ErrorReason without its prefix."""
+    code: str
+    """Name of the gRPC status code."""
+    exit_code: int
+    """Exit status of the command line, see the help topic."""
+
+
+TABLE: dict[type[TyrumError], Translation] = {
+    InvalidRequest: Translation("FIELD_INVALID", "INVALID_ARGUMENT", 2),
+    RequestIdReused: Translation("REQUEST_ID_REUSED", "ALREADY_EXISTS", 1),
+    NotFound: Translation("RESOURCE_NOT_FOUND", "NOT_FOUND", 1),
+    TokenMissing: Translation("TOKEN_MISSING", "UNAUTHENTICATED", 4),
+    NotAuthenticated: Translation("TOKEN_INVALID", "UNAUTHENTICATED", 4),
+    NotAuthorized: Translation("ROLE_REQUIRED", "PERMISSION_DENIED", 4),
+    AlreadyResolved: Translation("ALREADY_RESOLVED", "FAILED_PRECONDITION", 1),
+    VersionConflict: Translation("VERSION_CONFLICT", "ABORTED", 1),
+    QuotaExceeded: Translation("QUOTA", "RESOURCE_EXHAUSTED", 1),
+    Draining: Translation("DRAINING", "UNAVAILABLE", 1),
+    ProviderUnavailable: Translation("BINDING_UNAVAILABLE", "FAILED_PRECONDITION", 6),
+    ModelUnavailable: Translation("BACKEND_UNAVAILABLE", "UNAVAILABLE", 1),
+    StateUnusable: Translation("STORE_CORRUPT", "DATA_LOSS", 1),
+    KernelBug: Translation("INTERNAL", "INTERNAL", 1),
+}
+"""Errors ↔ wire reasons ↔ gRPC codes ↔ exit codes. Anything else is INTERNAL with an incident id."""
+
+
+def translate(error: TyrumError) -> Translation:
+    """Find the row of an error; subclasses without a row of their own share their parent's."""
+    for kind in type(error).__mro__:
+        if kind in TABLE:
+            return TABLE[kind]
+    return TABLE[KernelBug]

@@ -1,0 +1,168 @@
+"""What the kernel needs from outside. Adapters implement these; nothing here knows how.
+
+Every method of `Store` that reads is bounded by an index, whatever the length of a conversation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from tyrum_gateway.domain.approval import Approval
+from tyrum_gateway.domain.binding import Binding
+from tyrum_gateway.domain.checkpoint import Checkpoint
+from tyrum_gateway.domain.commit import Acceptance, Accepted, Commit, Conversation
+from tyrum_gateway.domain.ids import ApprovalId, ConversationId, EntityId, PrincipalId, TurnId
+from tyrum_gateway.domain.principal import Principal
+from tyrum_gateway.domain.transcript import Event
+from tyrum_gateway.domain.turn import Turn
+
+Id = TypeVar("Id", bound=EntityId)
+
+
+class Clock(Protocol):
+    """Wall-clock time."""
+
+    def now(self) -> datetime:
+        """Return the time in UTC."""
+        ...
+
+
+class Ids(Protocol):
+    """Fresh identifiers."""
+
+    def new(self, kind: type[Id]) -> Id:
+        """Make an identifier that never existed before."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What one attempt's prompt is built from."""
+
+    checkpoint: Checkpoint
+    earlier: tuple[Event, ...]
+    """Newest events of earlier turns, in order."""
+    complete: bool
+    """Whether `earlier` reaches back to the first event."""
+    own: tuple[Event, ...]
+    """All events of the turn itself, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnView:
+    """A turn as clients see it."""
+
+    turn: Turn
+    ended_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class BoundOperation:
+    """A binding with the time of its commit."""
+
+    binding: Binding
+    created_at: datetime
+
+
+class Store(Protocol):
+    """The durable truth. One writer; every write is one commit."""
+
+    async def accept(self, acceptance: Acceptance) -> Accepted:
+        """Make a message durable; the same request again returns the first acceptance.
+
+        Raises:
+            RequestIdReused: The principal used the request id for another text or conversation.
+            QuotaExceeded: The conversation has `max_queued` unfinished turns.
+            NotFound: The conversation does not exist.
+        """
+        ...
+
+    async def commit(self, commit: Commit) -> tuple[Turn, tuple[Event, ...]]:
+        """Apply a transition and return the turn with its new version, and the events with their sequences.
+
+        Raises:
+            VersionConflict: The turn's stored version differs, or an approval is no longer pending. Nothing
+                was changed.
+        """
+        ...
+
+    async def turn(self, turn_id: TurnId) -> TurnView:
+        """Read a turn with the calls of its present step.
+
+        Raises:
+            NotFound: There is no such turn.
+        """
+        ...
+
+    async def next_turn(self, conversation_id: ConversationId) -> Turn | None:
+        """Read the oldest turn of the conversation that is not final; None when all rest."""
+        ...
+
+    async def unfinished(self) -> Sequence[ConversationId]:
+        """List conversations with a turn that is queued or running, for the start of the gateway."""
+        ...
+
+    async def window(self, turn: Turn, size: int) -> Window:
+        """Read what a prompt of the turn is built from, at most `size` events of earlier turns."""
+        ...
+
+    async def events(self, conversation_id: ConversationId, after: int, limit: int) -> Sequence[Event]:
+        """Read events after a sequence, in order."""
+        ...
+
+    async def conversation(self, conversation_id: ConversationId) -> Conversation:
+        """Read a conversation.
+
+        Raises:
+            NotFound: There is no such conversation.
+        """
+        ...
+
+    async def conversations(self, before: ConversationId | None, limit: int) -> Sequence[Conversation]:
+        """List conversations, newest first, beginning after `before`."""
+        ...
+
+    async def approval(self, approval_id: ApprovalId) -> Approval:
+        """Read an approval.
+
+        Raises:
+            NotFound: There is no such approval.
+        """
+        ...
+
+    async def approvals(
+        self,
+        *,
+        conversation_id: ConversationId | None,
+        include_resolved: bool,
+        after: ApprovalId | None,
+        limit: int,
+    ) -> Sequence[Approval]:
+        """List approvals, oldest first, beginning after `after`."""
+        ...
+
+    async def next_expiry(self) -> datetime | None:
+        """Return when the first pending approval expires."""
+        ...
+
+    async def expired(self, now: datetime, limit: int) -> Sequence[Approval]:
+        """List pending approvals whose time is over."""
+        ...
+
+    async def bindings(self, before: str, limit: int) -> Sequence[BoundOperation]:
+        """List bindings, newest first, beginning after the binding id `before` (empty: the newest)."""
+        ...
+
+    async def principal_by_token(self, token_sha256: str, now: datetime) -> Principal | None:
+        """Find whose token it is; None when unknown, expired or revoked."""
+        ...
+
+    async def ensure_principal(
+        self, principal_id: PrincipalId, name: str, roles: Sequence[str], token_sha256: str, now: datetime
+    ) -> PrincipalId:
+        """Create the named principal with a token unless it exists; return its id.
+
+        An existing principal keeps its roles and gets the token as its only one.
+        """
+        ...

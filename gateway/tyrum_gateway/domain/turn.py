@@ -1,0 +1,126 @@
+"""Turns and their calls, and what a turn needs next.
+
+What to do next is a function of the turn alone (`work`), so that a restart continues from rows and never
+from memory.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import assert_never
+
+from tyrum_gateway.domain.ids import (
+    ApprovalId,
+    BindingId,
+    CallId,
+    ConversationId,
+    OperationId,
+    PrincipalId,
+    ProcessId,
+    TurnId,
+)
+from tyrum_gateway.domain.states import CallState, TurnState
+
+
+@dataclass(frozen=True, slots=True)
+class TurnLimits:
+    """Caps that end a turn which would not end by itself."""
+
+    steps: int
+    """Model steps a turn may take, >= 1."""
+    attempts: int
+    """Attempts a step may take, >= 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One tool call of the present step."""
+
+    call_id: CallId
+    turn_id: TurnId
+    step: int
+    index: int
+    tool: str
+    arguments: str
+    state: CallState
+    rule_id: str = ""
+    approval_id: ApprovalId | None = None
+    operation_id: OperationId | None = None
+    process_id: ProcessId | None = None
+    binding_id: BindingId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message and everything done to answer it."""
+
+    turn_id: TurnId
+    conversation_id: ConversationId
+    principal_id: PrincipalId
+    state: TurnState
+    created_at: datetime
+    number: int = 0
+    """Position among the turns of the conversation, from 1; assigned when the message is accepted."""
+    version: int = 0
+    """Version of the stored row this value was read from; the store compares and increments it."""
+    step: int = 0
+    attempt: int = 0
+    calls: tuple[Call, ...] = ()
+    """Calls of the present step, in order."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Begin the turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generate:
+    """Ask the model for the present attempt."""
+
+    step: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class BeginCall:
+    """Execute this call."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class SettleCall:
+    """The call was handed to a provider: learn what became of it, never repeat it."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Nothing to do until somebody else acts, or for ever."""
+
+
+Work = Claim | Generate | BeginCall | SettleCall | Rest
+"""What a turn needs next."""
+
+
+def work(turn: Turn) -> Work:
+    """Tell what the turn needs next, from its durable state alone."""
+    match turn.state:
+        case TurnState.QUEUED:
+            return Claim()
+        case TurnState.RUNNING:
+            call = current_call(turn)
+            if call is None:
+                return Generate(turn.step, turn.attempt)
+            return SettleCall(call) if call.state is CallState.EXECUTING else BeginCall(call)
+        case TurnState.WAITING_APPROVAL | TurnState.COMPLETED | TurnState.FAILED | TurnState.CANCELLED:
+            return Rest()
+        case _:
+            assert_never(turn.state)
+
+
+def current_call(turn: Turn) -> Call | None:
+    """Find the first call of the step that has no final state."""
+    return next((call for call in turn.calls if not call.state.final), None)

@@ -1,0 +1,169 @@
+"""What can happen to a turn, and what follows from it."""
+
+from dataclasses import dataclass
+
+from tyrum_gateway.domain import transcript
+from tyrum_gateway.domain.approval import Approval, Outcome
+from tyrum_gateway.domain.ids import ApprovalId, BindingId, CallId, OperationId, ProcessId
+from tyrum_gateway.domain.policy import Verdict
+from tyrum_gateway.domain.states import CallState
+from tyrum_gateway.domain.turn import Call, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The turn is the next of its conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedCall:
+    """A call as the model asked for it, with what the kernel made of it."""
+
+    call_id: CallId
+    tool: str
+    arguments: str
+    verdict: Verdict | None
+    """None when the call is invalid: then `rejection` says why."""
+    rejection: str = ""
+    approval: Approval | None = None
+    """The question to ask, exactly when the verdict requires approval."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepGenerated:
+    """The model's protocol ended properly and every argument parsed."""
+
+    step: int
+    attempt: int
+    text: str
+    calls: tuple[ProposedCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StepFailed:
+    """The model was cut off, refused or unreachable."""
+
+    step: int
+    attempt: int
+    text: str
+    """What had been emitted."""
+    reason: str
+    retryable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLost:
+    """A crash ended the attempt; nothing of it is known."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallBegun:
+    """Operation and binding are about to be committed; the provider is called after that."""
+
+    call_id: CallId
+    operation_id: OperationId
+    process_id: ProcessId | None
+    binding_id: BindingId | None
+
+
+@dataclass(frozen=True, slots=True)
+class CallEnded:
+    """A call that was executing, or could not begin, has a final state."""
+
+    call_id: CallId
+    state: CallState
+    content: str
+    process: transcript.ProcessEnded | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalAnswered:
+    """An approval got its outcome."""
+
+    approval: Approval
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectChanged:
+    """What would run is no longer what was approved: ask again, never rebind."""
+
+    call_id: CallId
+    superseded: Approval
+    approval: Approval
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """Somebody ends the turn."""
+
+    reason: str
+
+
+TurnEvent = (
+    Claimed
+    | StepGenerated
+    | StepFailed
+    | AttemptLost
+    | CallBegun
+    | CallEnded
+    | ApprovalAnswered
+    | SubjectChanged
+    | CancelRequested
+)
+"""Everything that can happen to a turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Append to the transcript."""
+
+    payload: transcript.Payload
+
+
+@dataclass(frozen=True, slots=True)
+class SaveCall:
+    """Store the call's new row."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class OpenApproval:
+    """Store a question."""
+
+    approval: Approval
+
+
+@dataclass(frozen=True, slots=True)
+class CloseApproval:
+    """End a pending question without a human."""
+
+    approval_id: ApprovalId
+    outcome: Outcome
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class StopProcess:
+    """End the process of a call after the commit."""
+
+    call: Call
+
+
+@dataclass(frozen=True, slots=True)
+class SaveCheckpoint:
+    """Extend the conversation state by this turn."""
+
+
+Effect = Record | SaveCall | OpenApproval | CloseApproval | StopProcess | SaveCheckpoint
+"""What follows from a transition; all but `StopProcess` belong to one commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """The new turn and what follows."""
+
+    turn: Turn
+    effects: tuple[Effect, ...]
