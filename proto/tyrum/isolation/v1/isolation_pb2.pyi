@@ -880,7 +880,7 @@ class ReadOutputRequest(_message.Message):
     stream: Global___OutputStream.ValueType
     """REQUIRED."""
     offset: _builtins.int
-    """First byte wanted, from 0."""
+    """First byte wanted. OPTIONAL, 0 means from the beginning."""
     follow: _builtins.bool
     """True keeps the call open until the stream ends."""
     @_builtins.property

@@ -138,7 +138,8 @@ class IsolationServiceServicer:
 
     def WaitProcess(self, request, context):
         """WaitProcess returns when the process has ended and its record is durable. Free of effects, any number
-        of callers, before and after the end. Cancelling the call never touches the process.
+        of callers, before and after the end. Cancelling the call never touches the process. Deadline: later
+        than `timeout`, at most 10 min 10 s.
 
         condition                         | code              | reason             | what the caller does
         unknown or released process       | NOT_FOUND         | RESOURCE_NOT_FOUND | resolve the operation
@@ -170,7 +171,7 @@ class IsolationServiceServicer:
     def ReadOutput(self, request, context):
         """ReadOutput streams the retained bytes of one stream from an absolute offset. Free of effects;
         resumable at any offset; cancelling it never touches the process. Chunks are at most 256 KiB,
-        coalesced, flushed after 20 ms.
+        coalesced, flushed after 20 ms. Deadline: the caller's, at most 24 h with `follow` and 60 s without.
 
         condition                          | code             | reason             | what the caller does
         unknown or released process        | NOT_FOUND        | RESOURCE_NOT_FOUND | use the kernel's evidence
@@ -182,7 +183,8 @@ class IsolationServiceServicer:
 
     def CancelProcess(self, request, context):
         """CancelProcess ends the command tree: SIGTERM, then SIGKILL after the grace. It acknowledges within 1 s
-        and does not wait for the end; a finished process keeps its first cause. Idempotent.
+        and does not wait for the end; a finished process keeps its first cause. Idempotent. Deadline at most
+        2 s.
 
         condition                   | code      | reason             | what the caller does
         unknown or released process | NOT_FOUND | RESOURCE_NOT_FOUND | resolve the operation

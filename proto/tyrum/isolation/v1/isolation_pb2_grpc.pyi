@@ -55,7 +55,8 @@ class IsolationServiceStub:
     """
     WaitProcess: _aio.UnaryUnaryMultiCallable[_isolation_pb2.WaitProcessRequest, _isolation_pb2.WaitProcessResponse]
     """WaitProcess returns when the process has ended and its record is durable. Free of effects, any number
-    of callers, before and after the end. Cancelling the call never touches the process.
+    of callers, before and after the end. Cancelling the call never touches the process. Deadline: later
+    than `timeout`, at most 10 min 10 s.
 
       condition                         | code              | reason             | what the caller does
       unknown or released process       | NOT_FOUND         | RESOURCE_NOT_FOUND | resolve the operation
@@ -75,7 +76,7 @@ class IsolationServiceStub:
     ReadOutput: _aio.UnaryStreamMultiCallable[_isolation_pb2.ReadOutputRequest, _isolation_pb2.ReadOutputResponse]
     """ReadOutput streams the retained bytes of one stream from an absolute offset. Free of effects;
     resumable at any offset; cancelling it never touches the process. Chunks are at most 256 KiB,
-    coalesced, flushed after 20 ms.
+    coalesced, flushed after 20 ms. Deadline: the caller's, at most 24 h with `follow` and 60 s without.
 
       condition                          | code             | reason             | what the caller does
       unknown or released process        | NOT_FOUND        | RESOURCE_NOT_FOUND | use the kernel's evidence
@@ -83,7 +84,8 @@ class IsolationServiceStub:
     """
     CancelProcess: _aio.UnaryUnaryMultiCallable[_isolation_pb2.CancelProcessRequest, _isolation_pb2.CancelProcessResponse]
     """CancelProcess ends the command tree: SIGTERM, then SIGKILL after the grace. It acknowledges within 1 s
-    and does not wait for the end; a finished process keeps its first cause. Idempotent.
+    and does not wait for the end; a finished process keeps its first cause. Idempotent. Deadline at most
+    2 s.
 
       condition                   | code      | reason             | what the caller does
       unknown or released process | NOT_FOUND | RESOURCE_NOT_FOUND | resolve the operation
@@ -153,7 +155,8 @@ class IsolationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_isolation_pb2.WaitProcessRequest, _abc.Awaitable[_isolation_pb2.WaitProcessResponse]],
     ) -> _abc.Awaitable[_isolation_pb2.WaitProcessResponse]:
         """WaitProcess returns when the process has ended and its record is durable. Free of effects, any number
-        of callers, before and after the end. Cancelling the call never touches the process.
+        of callers, before and after the end. Cancelling the call never touches the process. Deadline: later
+        than `timeout`, at most 10 min 10 s.
 
           condition                         | code              | reason             | what the caller does
           unknown or released process       | NOT_FOUND         | RESOURCE_NOT_FOUND | resolve the operation
@@ -191,7 +194,7 @@ class IsolationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.AsyncIterator[_isolation_pb2.ReadOutputResponse]:
         """ReadOutput streams the retained bytes of one stream from an absolute offset. Free of effects;
         resumable at any offset; cancelling it never touches the process. Chunks are at most 256 KiB,
-        coalesced, flushed after 20 ms.
+        coalesced, flushed after 20 ms. Deadline: the caller's, at most 24 h with `follow` and 60 s without.
 
           condition                          | code             | reason             | what the caller does
           unknown or released process        | NOT_FOUND        | RESOURCE_NOT_FOUND | use the kernel's evidence
@@ -205,7 +208,8 @@ class IsolationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_isolation_pb2.CancelProcessRequest, _abc.Awaitable[_isolation_pb2.CancelProcessResponse]],
     ) -> _abc.Awaitable[_isolation_pb2.CancelProcessResponse]:
         """CancelProcess ends the command tree: SIGTERM, then SIGKILL after the grace. It acknowledges within 1 s
-        and does not wait for the end; a finished process keeps its first cause. Idempotent.
+        and does not wait for the end; a finished process keeps its first cause. Idempotent. Deadline at most
+        2 s.
 
           condition                   | code      | reason             | what the caller does
           unknown or released process | NOT_FOUND | RESOURCE_NOT_FOUND | resolve the operation

@@ -194,13 +194,13 @@ class Item(_message.Message):
     state: Global___ItemState.ValueType
     """REQUIRED in responses and exports."""
     superseded_by: _builtins.str
-    """Item that took its place; set exactly when the state is SUPERSEDED."""
+    """Item that took its place. REQUIRED when the state is SUPERSEDED, else empty."""
     sensitive: _builtins.bool
     """True keeps the text out of logs and reports; recalls carry the mark on."""
     pinned: _builtins.bool
     """True exempts the item from eviction."""
     use_count: _builtins.int
-    """How often it was of use."""
+    """How often it was of use. REQUIRED in responses and exports, >= 0."""
     fingerprint: _builtins.bytes
     """HMAC-SHA256 of kind, title and body under a key that only the kernel has; the provider copies it into
     the tombstone and cannot compute it. The kernel sets it in every write; OPTIONAL in proposals. 32 bytes.

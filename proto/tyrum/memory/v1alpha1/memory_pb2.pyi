@@ -1542,7 +1542,9 @@ class ConsolidationPlan(_message.Message):
 
     @_builtins.property
     def steps(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConsolidationStep]:
-        """Applied in order: merges, then compressions, then dropped indexes, then evictions. At most 256."""
+        """Applied in order: merges, then compressions, then dropped indexes, then evictions. OPTIONAL, at
+        most 256.
+        """
 
     def __init__(
         self,
@@ -1876,9 +1878,9 @@ class ScopeHeader(_message.Message):
     scope_id: _builtins.str
     """Scope that was exported. REQUIRED; an import into another scope is FIELD_INVALID."""
     canonical_sequence: _builtins.int
-    """Commit sequence at which it was read."""
+    """Commit sequence at which it was read. REQUIRED, >= 0."""
     folded_tombstones: _builtins.int
-    """Tombstones that were folded away, counted."""
+    """Tombstones that were folded away, counted. REQUIRED, >= 0."""
     def __init__(
         self,
         *,
@@ -1904,9 +1906,9 @@ class ScopeTrailer(_message.Message):
     TOMBSTONES_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
     items: _builtins.int
-    """Items in the export."""
+    """Items in the export. REQUIRED, >= 0."""
     tombstones: _builtins.int
-    """Tombstones in the export."""
+    """Tombstones in the export. REQUIRED, >= 0."""
     digest: _builtins.str
     """`sha256:` and 64 hexadecimal digits over one line for each item and tombstone in order: the RFC 8785
     form of its ProtoJSON, and a line feed. REQUIRED.

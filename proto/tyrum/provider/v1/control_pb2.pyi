@@ -279,7 +279,7 @@ class ContractVersion(_message.Message):
     major: _builtins.int
     """Incompatible changes raise it. REQUIRED, >= 1."""
     minor: _builtins.int
-    """Additive changes raise it."""
+    """Additive changes raise it. REQUIRED, >= 0."""
     digest: _builtins.str
     """`sha256:` and 64 hexadecimal digits over the contract's descriptor image. REQUIRED."""
     def __init__(
