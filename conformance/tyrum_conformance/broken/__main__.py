@@ -1,0 +1,28 @@
+"""Runs one of the bad providers: `python -m tyrum_conformance.broken NAME`; without a name, lists them."""
+
+import importlib
+import pkgutil
+import sys
+
+from tyrum_conformance import broken
+
+
+def names() -> list[str]:
+    """The providers that can be run."""
+    return sorted(
+        item.name for item in pkgutil.iter_modules(broken.__path__) if not item.name.startswith("_")
+    )
+
+
+def main() -> int:
+    """Run the provider named by the first argument."""
+    if len(sys.argv) != 2 or sys.argv[1] not in names():
+        usage = ["usage: python -m tyrum_conformance.broken NAME", *names()]
+        sys.stderr.write("\n  ".join(usage) + "\n")
+        return 64
+    status: int = importlib.import_module(f"tyrum_conformance.broken.{sys.argv[1]}").main()
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
