@@ -1,1 +1,38 @@
 """The operator's YAML: loading, validation with positions, secrets."""
+
+from tyrum_gateway.config.load import check_file, load_settings, quickstart_path
+from tyrum_gateway.config.problems import ConfigProblems, Problem
+from tyrum_gateway.config.secrets import SecretReference, SecretUnavailable, SecretValue
+from tyrum_gateway.config.settings import (
+    AgentSettings,
+    IsolationProfileSettings,
+    LimitSettings,
+    ListenSettings,
+    ModelSettings,
+    OfflineModelSettings,
+    ProviderSettings,
+    ScriptedModelSettings,
+    Settings,
+    TcpAddress,
+)
+
+__all__ = [
+    "AgentSettings",
+    "ConfigProblems",
+    "IsolationProfileSettings",
+    "LimitSettings",
+    "ListenSettings",
+    "ModelSettings",
+    "OfflineModelSettings",
+    "Problem",
+    "ProviderSettings",
+    "ScriptedModelSettings",
+    "SecretReference",
+    "SecretUnavailable",
+    "SecretValue",
+    "Settings",
+    "TcpAddress",
+    "check_file",
+    "load_settings",
+    "quickstart_path",
+]

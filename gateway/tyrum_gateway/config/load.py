@@ -1,0 +1,188 @@
+"""Loads a configuration file into checked settings, or says everything that is wrong with it."""
+
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from types import MappingProxyType
+from typing import assert_never
+
+from pydantic import ValidationError
+
+from tyrum_gateway.config import model
+from tyrum_gateway.config.checks import Surroundings, check, find_program
+from tyrum_gateway.config.document import MAX_BYTES, plain, read_document
+from tyrum_gateway.config.explain import explain
+from tyrum_gateway.config.policy import to_bundle
+from tyrum_gateway.config.problems import START, ConfigProblems, Problem
+from tyrum_gateway.config.quantities import parse_duration, parse_size
+from tyrum_gateway.config.secrets import SecretReference
+from tyrum_gateway.config.settings import (
+    AgentSettings,
+    IsolationProfileSettings,
+    LimitSettings,
+    ListenSettings,
+    ModelSettings,
+    OfflineModelSettings,
+    ProviderSettings,
+    ScriptedModelSettings,
+    Settings,
+    TcpAddress,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFile:
+    """A file without problems, in the shape it was written."""
+
+    path: Path
+    directory: Path
+    content: model.ConfigFile
+
+
+def quickstart_path() -> Path:
+    """Return the configuration used when none is given; it is installed with the package."""
+    return Path(str(resources.files("tyrum_gateway.config") / "quickstart.yaml"))
+
+
+def load_settings(path: Path, *, environment: Mapping[str, str], state_dir: Path) -> Settings:
+    """Read, check and convert a configuration file.
+
+    Secrets are looked up once to see that they exist, and left as references.
+
+    Raises:
+        ConfigProblems: the file cannot be used; it lists every problem by position.
+    """
+    return _settings(check_file(path, environment=environment), environment, state_dir)
+
+
+def check_file(path: Path, *, environment: Mapping[str, str]) -> CheckedFile:
+    """Read and check a configuration file without binding it to a state directory.
+
+    Raises:
+        ConfigProblems: the file cannot be used; it lists every problem by position.
+    """
+    file = str(path)
+    tree = read_document(_read(path), file)
+    problems = list(tree.problems)
+    if tree.root is None:
+        raise ConfigProblems(problems)
+    around = Surroundings(file, path.absolute().parent, environment)
+    problems += check(tree.root, around)
+    content: model.ConfigFile | None = None
+    try:
+        content = model.ConfigFile.model_validate(plain(tree.root))
+    except ValidationError as error:
+        problems += explain(error, tree, file)
+    if problems or content is None:
+        # Raised out of the handler's reach: the library's own error knows the file's values.
+        raise ConfigProblems(problems)
+    return CheckedFile(path, around.directory, content)
+
+
+def _read(path: Path) -> bytes:
+    def refuse(message: str) -> ConfigProblems:
+        return ConfigProblems([Problem(str(path), START, (), "unreadable", message)])
+
+    try:
+        # Not blocking, so that a pipe in the file's place cannot hold the command up.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not a path"
+        raise refuse(f"cannot read the file: {why}") from None
+    with os.fdopen(descriptor, "rb", closefd=True) as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise refuse("not a regular file")
+        return file.read(MAX_BYTES + 1)
+
+
+def _settings(checked: CheckedFile, environment: Mapping[str, str], state_dir: Path) -> Settings:
+    content = checked.content
+    agent = content.agents.default
+    limits = content.limits
+    return Settings(
+        source=checked.path,
+        state_dir=state_dir,
+        listen=ListenSettings(
+            unix=None if content.listen.unix is None else Path(content.listen.unix),
+            tcp=None if content.listen.tcp is None else TcpAddress(*model.split_tcp(content.listen.tcp)),
+        ),
+        secrets=MappingProxyType(
+            {
+                name: SecretReference.parse(text, environment=environment, directory=checked.directory)
+                for name, text in content.secrets.items()
+            }
+        ),
+        models=MappingProxyType(
+            {name: _model(item, checked.directory) for name, item in content.models.items()}
+        ),
+        agents=MappingProxyType(
+            {
+                "default": AgentSettings(
+                    name="default",
+                    model=agent.model,
+                    policy=agent.policy,
+                    workspace=state_dir / agent.workspace,
+                    secrets=tuple(agent.secrets),
+                    isolation_profile=agent.profiles.isolation,
+                    instructions=agent.instructions,
+                )
+            }
+        ),
+        providers=MappingProxyType(
+            {name: _provider(name, item, environment) for name, item in content.providers.items()}
+        ),
+        isolation_profiles=MappingProxyType(
+            {name: _profile(name, item) for name, item in content.profiles.isolation.items()}
+        ),
+        policies=MappingProxyType({name: to_bundle(name, item) for name, item in content.policy.items()}),
+        approval_expiry=parse_duration(content.approvals.expiry),
+        limits=LimitSettings(
+            steps_per_turn=limits.steps_per_turn,
+            turn_time=parse_duration(limits.turn_time),
+            step_time=parse_duration(limits.step_time),
+            queued_per_conversation=limits.queued_per_conversation,
+            concurrent_turns=limits.concurrent_turns,
+        ),
+    )
+
+
+def _model(item: model.Model, directory: Path) -> ModelSettings:
+    match item:
+        case model.OfflineModel():
+            return OfflineModelSettings()
+        case model.ScriptedModel(script=script):
+            return ScriptedModelSettings(directory / script)
+        case _:
+            assert_never(item)
+
+
+def _provider(name: str, item: model.Provider, environment: Mapping[str, str]) -> ProviderSettings:
+    program, *arguments = item.command
+    return ProviderSettings(
+        name=name,
+        kind=item.kind,
+        # Gone since the check: the name itself, which then fails to start with its reason.
+        command=(find_program(program, environment) or program, *arguments),
+        config=MappingProxyType(dict(item.config)),
+        secrets=MappingProxyType(dict(item.secrets)),
+        trust=item.trust,
+        deployment=item.deployment,
+        implementation_version=item.implementation_version,
+        start_timeout=parse_duration(item.start_timeout),
+        artifact_sha256=item.artifact_sha256,
+    )
+
+
+def _profile(name: str, item: model.IsolationProfile) -> IsolationProfileSettings:
+    return IsolationProfileSettings(
+        name=name,
+        provider=item.provider,
+        path=tuple(Path(directory) for directory in item.path),
+        required_claims=tuple(item.required_claims),
+        wall_time=parse_duration(item.wall_time),
+        output_bytes=parse_size(item.output),
+        kill_grace=parse_duration(item.kill_grace),
+    )

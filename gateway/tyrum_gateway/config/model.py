@@ -1,0 +1,422 @@
+"""The shape of the configuration file: every key, its type, limits, default and meaning.
+
+Strict and closed: no coercion between types, no key beyond those declared, no key without an effect. What the
+file means together (references, secrets, exclusive scopes) is checked elsewhere, on the positioned tree.
+"""
+
+import ipaddress
+import pathlib
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    JsonValue,
+    StringConstraints,
+    Tag,
+)
+from pydantic_core import PydanticCustomError
+
+from tyrum_gateway.config.quantities import Duration, Size
+
+NAME = r"[a-z][a-z0-9_-]{0,63}"
+SECRET_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,63}"  # noqa: S105 - a pattern
+VERSION_RANGE = re.compile(
+    r"\s*(>=|<=|==|!=|>|<)\s*[0-9]+(\.[0-9]+){0,2}\s*(,\s*(>=|<=|==|!=|>|<)\s*[0-9]+(\.[0-9]+){0,2}\s*)*"
+)
+DEFAULT_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
+_LONGEST_SOCKET_PATH = 107
+_TCP = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):([0-9]{1,5})")
+
+
+def split_tcp(text: str) -> tuple[str, int]:
+    """Split `HOST:PORT` or `[HOST]:PORT`.
+
+    Raises:
+        ValueError: it has another form or the port is out of range.
+    """
+    match = _TCP.fullmatch(text)
+    if match is None or int(match[2]) > 65535:
+        raise ValueError("expected HOST:PORT, such as `127.0.0.1:7460`")
+    return match[1].strip("[]"), int(match[2])
+
+
+def _loopback(text: str) -> str:
+    try:
+        host, _ = split_tcp(text)
+    except ValueError as error:
+        raise PydanticCustomError("address", "{why}", {"why": str(error)}) from None
+    try:
+        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise PydanticCustomError(
+            "not_loopback",
+            "an address other than loopback needs TLS, which this version does not have; "
+            "use 127.0.0.1 or [::1], or reach the gateway through `unix`",
+        )
+    return text
+
+
+def _absolute(text: str) -> str:
+    path = pathlib.PurePosixPath(text)
+    if not path.is_absolute() or ".." in path.parts or "\0" in text:
+        raise PydanticCustomError("path", "expected an absolute path without `..`")
+    return text
+
+
+def _socket_path(text: str) -> str:
+    if len(text.encode()) > _LONGEST_SOCKET_PATH:
+        raise PydanticCustomError("path", "a socket path has at most 107 bytes")
+    return _absolute(text)
+
+
+def _inside(text: str) -> str:
+    path = pathlib.PurePosixPath(text)
+    if not text or path.is_absolute() or ".." in path.parts or "\0" in text:
+        raise PydanticCustomError("path", "expected a relative path without `..`")
+    return text
+
+
+def _program(text: str) -> str:
+    if not text or "\0" in text or ("/" in text and not text.startswith("/")):
+        raise PydanticCustomError("path", "expected a program's name without `/`, or an absolute path")
+    return text
+
+
+def _command(items: list[str]) -> list[str]:
+    _program(items[0])
+    if any("\0" in item for item in items):
+        raise PydanticCustomError("nul", "an argument holds a NUL character")
+    return items
+
+
+def _version_range(text: str) -> str:
+    if not VERSION_RANGE.fullmatch(text):
+        raise PydanticCustomError("version_range", "expected a version range, such as `>=0.1,<1`")
+    return text
+
+
+def _any_true(value: bool) -> bool:  # noqa: FBT001 - pydantic's calling convention
+    if not value:
+        raise PydanticCustomError("any", "only `any: true` means something")
+    return value
+
+
+Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
+SecretName = Annotated[str, StringConstraints(pattern=f"^{SECRET_NAME}$")]
+SlotName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{1,64}$")]
+EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+Claim = Annotated[str, StringConstraints(pattern=r"^[a-z]+(\.[a-z_]+)+$", max_length=64)]
+RuleId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
+AbsolutePath = Annotated[str, AfterValidator(_absolute)]
+Line = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\r\n]+$")]
+
+
+class Section(BaseModel):
+    """Base of every mapping with fixed keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=True)
+
+
+class Listen(Section):
+    """Where clients reach the gateway."""
+
+    unix: Annotated[str, AfterValidator(_socket_path)] | None = Field(
+        default=None,
+        description="Path of the gateway's socket; by default `gateway.sock` in the runtime directory.",
+    )
+    tcp: Annotated[str, AfterValidator(_loopback)] | None = Field(
+        default=None,
+        description="Loopback address to listen on besides the socket, such as `127.0.0.1:7460`; "
+        "port 0 takes a free one. Off by default.",
+    )
+
+
+class Storage(Section):
+    """The database lives in the state directory, which a flag or the environment names; no keys yet."""
+
+
+class OfflineModel(Section):
+    """Deterministic answers without a key or a network; understands `/run TEXT`."""
+
+    kind: Literal["offline"] = Field(description="Which kind of model.")
+
+
+class ScriptedModel(Section):
+    """Steps read from a script, for tests and demonstrations."""
+
+    kind: Literal["scripted"] = Field(description="Which kind of model.")
+    script: str = Field(
+        min_length=1, description="YAML file with the steps; a relative path starts at this file's directory."
+    )
+
+
+def _kind(value: Any) -> str | None:
+    kind = value.get("kind") if isinstance(value, dict) else None
+    return f"<{kind}>" if isinstance(kind, str) else None
+
+
+Model = Annotated[
+    Annotated[OfflineModel, Tag("<offline>")] | Annotated[ScriptedModel, Tag("<scripted>")],
+    Discriminator(_kind, custom_error_type="kind", custom_error_message="`kind` must name a known kind"),
+]
+
+
+class AgentProfiles(Section):
+    """Which profile of each provider kind the agent uses."""
+
+    isolation: Name | None = Field(
+        default=None,
+        description="Isolation profile that runs the agent's processes. Without one it has no process tools.",
+    )
+
+
+class Agent(Section):
+    """One agent: its model, what it may do, and with what."""
+
+    model: Name = Field(description="Name of a model declared under `models`.")
+    policy: Name = Field(description="Name of a rule bundle declared under `policy`.")
+    workspace: Annotated[str, AfterValidator(_inside)] = Field(
+        default="workspaces/default",
+        description="Directory the agent works in, below the state directory; created with mode 0700.",
+    )
+    secrets: list[SecretName] = Field(
+        default=[],
+        max_length=64,
+        description="Secrets that a tool call of this agent may ask for by name; never handed out unasked.",
+    )
+    profiles: AgentProfiles = Field(default=AgentProfiles(), description="Selected profiles.")
+    instructions: str = Field(
+        default="",
+        max_length=32_768,
+        description="Text from the operator that begins every prompt of this agent.",
+    )
+
+
+class Agents(Section):
+    """The agents that conversations can be held with; this version serves `default`."""
+
+    default: Agent = Field(description="The agent of every conversation.")
+
+
+class Provider(Section):
+    """One provider process: how it is started and what it is given."""
+
+    kind: Literal["isolation"] = Field(description="Provider kind; `memory` and `context` come later.")
+    command: Annotated[list[str], AfterValidator(_command)] = Field(
+        min_length=1,
+        max_length=64,
+        description="Program and arguments, started without a shell. A name without `/` is looked for "
+        "beside the gateway's Python interpreter, then on PATH. Never put a secret here.",
+    )
+    config: dict[str, JsonValue] = Field(
+        default={}, description="Settings of the provider itself, checked against the schema it declares."
+    )
+    secrets: dict[SlotName, SecretName] = Field(
+        default={},
+        max_length=32,
+        description="Secrets for the slots the provider declares: slot to name of a secret.",
+    )
+    trust: Literal["operator_installed"] = Field(
+        description="On whose authority the code runs; must agree with the provider's own statement."
+    )
+    deployment: Literal["local_process"] = Field(
+        description="How the provider is reached; must agree with the provider's own statement."
+    )
+    implementation_version: Annotated[str, AfterValidator(_version_range)] | None = Field(
+        default=None, description="Versions of the implementation that are admitted, such as `>=0.1,<1`."
+    )
+    start_timeout: Annotated[str, Duration("100ms", "5m")] = Field(
+        default="10s", description="Time from starting the process until it listens."
+    )
+    artifact_sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = Field(
+        default=None, description="SHA-256 that the program's file must have, in lower-case hexadecimal."
+    )
+
+
+class IsolationProfile(Section):
+    """How processes run: by exactly one provider, within limits."""
+
+    provider: Name = Field(
+        description="Name of the one isolation provider that serves this profile; nothing stands in for it."
+    )
+    path: list[AbsolutePath] = Field(
+        default=list(DEFAULT_PATH),
+        min_length=1,
+        max_length=32,
+        description="Directories in which the kernel looks for programs, in order.",
+    )
+    required_claims: list[Claim] = Field(
+        default=[],
+        max_length=64,
+        description="Properties of the boundary, such as `net.none`, that must be proved before a process "
+        "starts.",
+    )
+    wall_time: Annotated[str, Duration("1s", "24h")] = Field(
+        default="10m", description="Longest life of a process, and its limit when a call states none."
+    )
+    output: Annotated[str, Size("4KiB", "1TiB")] = Field(
+        default="4GiB", description="Output after which a process is ended."
+    )
+    kill_grace: Annotated[str, Duration("100ms", "1m")] = Field(
+        default="2s", description="Time between the request to end and the kill."
+    )
+
+
+class Profiles(Section):
+    """Named ways of using providers."""
+
+    isolation: dict[Name, IsolationProfile] = Field(
+        default={}, max_length=64, description="Profiles for running processes."
+    )
+
+
+class PrefixArgument(Section):
+    """An argument that begins with a text."""
+
+    prefix: str = Field(min_length=1, description="How the argument begins.")
+
+
+class AnyArgument(Section):
+    """One argument, whatever it is."""
+
+    any: Annotated[bool, AfterValidator(_any_true)] = Field(description="Always `true`.")
+
+
+def _argument(value: Any) -> str | None:
+    if isinstance(value, str):
+        return "<literal>"
+    if isinstance(value, dict):
+        return "<any>" if "any" in value else "<prefix>"
+    return None
+
+
+Argument = Annotated[
+    Annotated[str, Tag("<literal>")]
+    | Annotated[PrefixArgument, Tag("<prefix>")]
+    | Annotated[AnyArgument, Tag("<any>")],
+    Discriminator(
+        _argument,
+        custom_error_type="argument",
+        custom_error_message="expected text for exactly this argument, `{prefix: TEXT}` or `{any: true}`",
+    ),
+]
+
+
+class Match(Section):
+    """What a rule applies to; every condition that is given must hold."""
+
+    tool: Literal["process.run"] | None = Field(default=None, description="Name of the tool.")
+    effect: Literal["read_only", "state_changing"] | None = Field(
+        default=None, description="Effect class of the tool; `process.run` is `state_changing`."
+    )
+    program: AbsolutePath | None = Field(
+        default=None, description="Absolute path of the program, as the kernel resolves it."
+    )
+    argv: list[Argument] | None = Field(
+        default=None,
+        max_length=255,
+        description="The arguments after the program, one item each: text for exactly this argument, "
+        "`{prefix: TEXT}` or `{any: true}`. Without it, any arguments.",
+    )
+    rest: bool = Field(default=False, description="Whether further arguments may follow those of `argv`.")
+    cwd: Annotated[str, AfterValidator(_inside)] | None = Field(
+        default=None, description="Working directory, relative to the workspace. Without it, any."
+    )
+    env: list[EnvName] = Field(
+        default=[],
+        max_length=64,
+        description="Environment names that an allowed call may set; no others ride along.",
+    )
+    stdin: bool = Field(default=False, description="Whether an allowed call may carry standard input.")
+    secrets: list[SecretName] = Field(
+        default=[], max_length=64, description="Secrets that an allowed call may name; no others."
+    )
+
+
+class Rule(Section):
+    """One rule; among those that match, deny wins over require_approval, and that over allow."""
+
+    id: RuleId = Field(description="Name of the rule in decisions and audit, unique in its bundle.")
+    decision: Literal["allow", "require_approval", "deny"] = Field(description="What the rule decides.")
+    author: Line | None = Field(
+        default=None,
+        description="Who answers for the rule; required for an allow on a state-changing target, which is "
+        "recorded as a standing approval.",
+    )
+    reason: Annotated[str, StringConstraints(max_length=500)] = Field(
+        default="", description="Why; shown to the model when the rule denies."
+    )
+    match: Match = Field(description="What the rule applies to; `{}` is every call.")
+
+
+class Bundle(Section):
+    """Rules for an agent. What no rule matches asks, unless it only reads."""
+
+    rules: list[Rule] = Field(default=[], max_length=1000, description="The rules; their order is free.")
+
+
+class Approvals(Section):
+    """Requests for a human decision."""
+
+    expiry: Annotated[str, Duration("1s", "30d")] = Field(
+        default="24h", description="Time after which an unanswered request counts as denied."
+    )
+
+
+class Limits(Section):
+    """Bounds on what a conversation may use."""
+
+    steps_per_turn: int = Field(default=32, ge=1, le=1000, description="Model steps in one turn.")
+    turn_time: Annotated[str, Duration("1s", "24h")] = Field(
+        default="30m", description="Time a turn may run, not counting waits for approval."
+    )
+    step_time: Annotated[str, Duration("1s", "1h")] = Field(
+        default="5m", description="Time one model step may take."
+    )
+    queued_per_conversation: int = Field(
+        default=16, ge=1, le=16, description="Messages that may wait in one conversation."
+    )
+    concurrent_turns: int = Field(
+        default=64, ge=1, le=1024, description="Turns that run at once; others wait in their order."
+    )
+
+
+class ConfigFile(Section):
+    """A Tyrum gateway's configuration."""
+
+    version: Literal[1] = Field(description="Version of this format.")
+    listen: Listen = Field(default=Listen(), description="Where clients reach the gateway.")
+    storage: Storage = Field(
+        default=Storage(),
+        description="No keys in this version: the database lives in the state directory, which "
+        "`--state-dir` or TYRUM_STATE_DIR names.",
+    )
+    secrets: dict[SecretName, str] = Field(
+        default={},
+        max_length=256,
+        description="Names for secrets kept elsewhere: `${env:NAME}`, `${file:PATH}` (a relative path starts "
+        "at this file's directory) or `${credential:NAME}` (systemd). The only place where `${…}` means "
+        "something.",
+    )
+    models: dict[Name, Model] = Field(
+        min_length=1, max_length=64, description="The model transports that agents can use."
+    )
+    agents: Agents = Field(description="The agents; this version serves `default`.")
+    providers: dict[Name, Provider] = Field(
+        default={}, max_length=64, description="Provider processes. Listing one selects it for nothing."
+    )
+    profiles: Profiles = Field(
+        default=Profiles(), description="Named ways of using providers; agents refer to them."
+    )
+    policy: dict[Name, Bundle] = Field(
+        max_length=64, description="Bundles of rules; agents refer to them by name."
+    )
+    approvals: Approvals = Field(default=Approvals(), description="Requests for a human decision.")
+    limits: Limits = Field(default=Limits(), description="Bounds on what a conversation may use.")

@@ -1,0 +1,126 @@
+"""The operator's settings as the rest of the gateway sees them: plain, frozen, complete, checked.
+
+Every reference between them leads somewhere; secrets are references until somebody resolves them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from tyrum_gateway.config.secrets import SecretReference
+from tyrum_gateway.domain.policy import Bundle
+
+
+@dataclass(frozen=True, slots=True)
+class TcpAddress:
+    """A loopback address to listen on."""
+
+    host: str
+    port: int
+    """0 takes a free port."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenSettings:
+    """Where clients reach the gateway."""
+
+    unix: Path | None
+    """None: `gateway.sock` in the runtime directory."""
+    tcp: TcpAddress | None
+
+
+@dataclass(frozen=True, slots=True)
+class OfflineModelSettings:
+    """The deterministic built-in model."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedModelSettings:
+    """A model that follows a script."""
+
+    script: Path
+    """Absolute."""
+
+
+ModelSettings = OfflineModelSettings | ScriptedModelSettings
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """One agent."""
+
+    name: str
+    model: str
+    policy: str
+    workspace: Path
+    """Absolute, below the state directory; whoever serves creates it with mode 0700."""
+    secrets: tuple[str, ...]
+    """Names that a tool call may ask for."""
+    isolation_profile: str | None
+    """None: no process tools."""
+    instructions: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderSettings:
+    """How one provider is started and what it is given."""
+
+    name: str
+    kind: str
+    command: tuple[str, ...]
+    """Argument vector; the first item is an absolute path."""
+    config: Mapping[str, object]
+    """JSON values for the provider's own schema."""
+    secrets: Mapping[str, str]
+    """Slot to name of a secret."""
+    trust: str
+    deployment: str
+    implementation_version: str | None
+    """Range such as `>=0.1,<1`; None admits every version."""
+    start_timeout: timedelta
+    artifact_sha256: str | None
+    """Lower-case hexadecimal; None does not compare."""
+
+
+@dataclass(frozen=True, slots=True)
+class IsolationProfileSettings:
+    """How processes run."""
+
+    name: str
+    provider: str
+    path: tuple[Path, ...]
+    required_claims: tuple[str, ...]
+    wall_time: timedelta
+    output_bytes: int
+    kill_grace: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """Bounds on what a conversation may use."""
+
+    steps_per_turn: int
+    turn_time: timedelta
+    """Waits for approval do not count."""
+    step_time: timedelta
+    queued_per_conversation: int
+    concurrent_turns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One checked configuration file, bound to a state directory."""
+
+    source: Path
+    state_dir: Path
+    listen: ListenSettings
+    secrets: Mapping[str, SecretReference]
+    models: Mapping[str, ModelSettings]
+    agents: Mapping[str, AgentSettings]
+    """Holds `default`."""
+    providers: Mapping[str, ProviderSettings]
+    isolation_profiles: Mapping[str, IsolationProfileSettings]
+    policies: Mapping[str, Bundle]
+    approval_expiry: timedelta
+    limits: LimitSettings
