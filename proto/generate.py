@@ -1,8 +1,8 @@
 """Generates everything that is derived from the contracts.
 
-The output is checked in: code beside each `.proto`, the descriptor image `image.binpb` (complete with its
-imports, so that any protobuf tool can read it) and `tyrum/contracts/digests.json` (what both sides of a
-handshake compare). `--check` regenerates into a temporary directory and names every file that differs, so the
+The output is checked in: code beside each `.proto`, the descriptor image
+`tyrum/contracts/image.binpb` (complete with its imports, so that any protobuf tool can read it) and
+`tyrum/contracts/digests.json` (what both sides of a handshake compare). `--check` regenerates into a temporary directory and names every file that differs, so the
 checked-in state is always the contracts' own.
 
 A contract digest is the SHA-256 of the deterministically serialised FileDescriptorSet of the kind's service
@@ -26,7 +26,7 @@ from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
 ROOT = Path(__file__).resolve().parent
-IMAGE = Path("image.binpb")
+IMAGE = Path("tyrum/contracts/image.binpb")
 DIGESTS = Path("tyrum/contracts/digests.json")
 GENERATED = ("*_pb2.py", "*_pb2.pyi", "*_pb2_grpc.py", "*_pb2_grpc.pyi")
 
