@@ -1,0 +1,14 @@
+"""Conforms, three seconds late."""
+
+import time
+
+from tyrum_conformance.broken._base import GoodProvider
+from tyrum_provider_kit import run
+
+SECONDS = 3.0
+
+
+def main() -> int:
+    """Serve, after a while."""
+    time.sleep(SECONDS)
+    return run(GoodProvider())
