@@ -1,9 +1,9 @@
 """Generates everything that is derived from the contracts.
 
-The output is checked in: code beside each `.proto`, the descriptor image
-`tyrum/contracts/image.binpb` (complete with its imports, so that any protobuf tool can read it) and
-`tyrum/contracts/digests.json` (what both sides of a handshake compare). `--check` regenerates into a temporary directory and names every file that differs, so the
-checked-in state is always the contracts' own.
+The output is checked in: code beside each `.proto`, the descriptor image `tyrum/contracts/image.binpb`
+(complete with its imports, so that any protobuf tool can read it) and `tyrum/contracts/digests.json` (what
+both sides of a handshake compare). `--check` regenerates into a temporary directory and names every file that
+differs, so the checked-in state is always the contracts' own.
 
 A contract digest is the SHA-256 of the deterministically serialised FileDescriptorSet of the kind's service
 file and every `tyrum/` file it imports, directly or not: files sorted by name, without source info,
