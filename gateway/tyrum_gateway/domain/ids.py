@@ -102,3 +102,9 @@ class InstanceId(EntityId):
     """One run of a provider process."""
 
     prefix = "inst"
+
+
+class IncidentId(EntityId):
+    """One unexpected failure, named to the user and explained in the log."""
+
+    prefix = "inc"

@@ -4,7 +4,7 @@ A step counts only when the model's protocol ended properly and every argument p
 `ModelUnavailable` otherwise. Tool arguments are untrusted text until the kernel has checked them.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -102,7 +102,7 @@ ModelEvent = TextDelta | StepEnd
 class Model(Protocol):
     """A transport to one model."""
 
-    def generate(self, prompt: Prompt) -> AsyncIterator[ModelEvent]:
+    def generate(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
         """Produce one step.
 
         Yields deltas as they come and `StepEnd` last. Cancelling the iteration stops the request.

@@ -12,7 +12,7 @@ from tyrum_gateway.domain.approval import Approval
 from tyrum_gateway.domain.binding import Binding
 from tyrum_gateway.domain.checkpoint import Checkpoint
 from tyrum_gateway.domain.commit import Acceptance, Accepted, Commit, Conversation
-from tyrum_gateway.domain.ids import ApprovalId, ConversationId, EntityId, PrincipalId, TurnId
+from tyrum_gateway.domain.ids import ApprovalId, BindingId, ConversationId, EntityId, PrincipalId, TurnId
 from tyrum_gateway.domain.principal import Principal
 from tyrum_gateway.domain.transcript import Event
 from tyrum_gateway.domain.turn import Turn
@@ -119,8 +119,10 @@ class Store(Protocol):
         """
         ...
 
-    async def conversations(self, before: ConversationId | None, limit: int) -> Sequence[Conversation]:
-        """List conversations, newest first, beginning after `before`."""
+    async def conversations(
+        self, owner: PrincipalId | None, before: ConversationId | None, limit: int
+    ) -> Sequence[Conversation]:
+        """List conversations of an owner (None: of all), newest first, beginning after `before`."""
         ...
 
     async def approval(self, approval_id: ApprovalId) -> Approval:
@@ -152,6 +154,14 @@ class Store(Protocol):
 
     async def bindings(self, before: str, limit: int) -> Sequence[BoundOperation]:
         """List bindings, newest first, beginning after the binding id `before` (empty: the newest)."""
+        ...
+
+    async def binding(self, binding_id: BindingId) -> Binding:
+        """Read a binding.
+
+        Raises:
+            NotFound: There is no such binding.
+        """
         ...
 
     async def principal_by_token(self, token_sha256: str, now: datetime) -> Principal | None:

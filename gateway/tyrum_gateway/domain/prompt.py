@@ -1,6 +1,7 @@
 """Prompt assembly: a bounded window of the transcript, ordered by turn, with calls and results in pairs.
 
-Invariants: only the kernel writes the instructions; everything else is data; an output without its call, or a call without its output, never reaches a model.
+Invariants: only the kernel writes the instructions; everything else is data; an output
+without its call, or a call without its output, never reaches a model.
 """
 
 from collections.abc import Sequence

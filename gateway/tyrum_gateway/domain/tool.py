@@ -90,3 +90,7 @@ class Tool(Protocol):
     async def stop(self, execution: Execution) -> None:
         """End the process of a cancelled call; an error is logged and changes nothing."""
         ...
+
+    async def release(self, execution: Execution) -> None:
+        """Let the provider forget a settled call; called after the commit, an error is logged."""
+        ...

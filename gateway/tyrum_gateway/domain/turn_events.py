@@ -87,16 +87,24 @@ class ApprovalAnswered:
 
 @dataclass(frozen=True, slots=True)
 class SubjectChanged:
-    """What would run is no longer what was approved: ask again, never rebind."""
+    """What would run is no longer what was decided on, and nothing ran: ask again, never rebind."""
 
     call_id: CallId
-    superseded: Approval
+    superseded: Approval | None
+    """The approval that no longer counts; None when a rule had permitted the call."""
     approval: Approval
 
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
     """Somebody ends the turn."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The kernel itself failed while it worked on the turn: settle everything, honestly."""
 
     reason: str
 
@@ -111,6 +119,7 @@ TurnEvent = (
     | ApprovalAnswered
     | SubjectChanged
     | CancelRequested
+    | Broken
 )
 """Everything that can happen to a turn."""
 

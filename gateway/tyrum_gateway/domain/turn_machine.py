@@ -20,6 +20,7 @@ from tyrum_gateway.domain.turn import Call, Claim, Generate, Turn, TurnLimits, W
 from tyrum_gateway.domain.turn_events import (
     ApprovalAnswered,
     AttemptLost,
+    Broken,
     CallBegun,
     CallEnded,
     CancelRequested,
@@ -70,7 +71,9 @@ def advance(turn: Turn, event: TurnEvent, limits: TurnLimits) -> Transition:
         case SubjectChanged():
             return _superseded(turn, event)
         case CancelRequested():
-            return _cancelled(turn, event)
+            return _ended_by_force(turn, TurnState.CANCELLED, event.reason)
+        case Broken():
+            return _ended_by_force(turn, TurnState.FAILED, event.reason)
         case _:
             assert_never(event)
 
@@ -197,35 +200,48 @@ def _answered(turn: Turn, event: ApprovalAnswered, limits: TurnLimits) -> Transi
 
 
 def _superseded(turn: Turn, event: SubjectChanged) -> Transition:
-    call = _require_current(turn, event.call_id, CallState.PERMITTED, event)
-    superseded = event.superseded
-    reason = "what would run is no longer what was approved"
-    resolved = transcript.ApprovalResolved(
-        call.call_id, superseded.approval_id, Outcome.SUPERSEDED, "", "", reason
-    )
+    call = current_call(turn)
+    launching = {CallState.PERMITTED, CallState.EXECUTING}
+    if call is None or call.call_id != event.call_id or call.state not in launching:
+        raise KernelBug("SubjectChanged does not fit the current call", turn=turn.turn_id)
+    effects: list[Effect] = []
+    if event.superseded is not None:
+        reason = "what would run is no longer what was approved"
+        effects.append(
+            Record(
+                transcript.ApprovalResolved(
+                    call.call_id, event.superseded.approval_id, Outcome.SUPERSEDED, "", "", reason
+                )
+            )
+        )
+    call = replace(call, operation_id=None, process_id=None, binding_id=None)
     call, asked = _ask(call, event.approval)
     waiting = replace(_with_call(turn, call), state=TurnState.WAITING_APPROVAL)
-    return Transition(waiting, (Record(resolved), *asked))
+    return Transition(waiting, (*effects, *asked))
 
 
-def _cancelled(turn: Turn, event: CancelRequested) -> Transition:
+def _ended_by_force(turn: Turn, state: TurnState, reason: str) -> Transition:
+    """Settle the turn, every open call and every open approval at once."""
     effects: list[Effect] = []
     for call in turn.calls:
         if call.state.final:
             continue
         if call.state is CallState.AWAITING_APPROVAL and call.approval_id is not None:
-            effects.append(CloseApproval(call.approval_id, Outcome.CANCELLED, event.reason))
-            effects.append(
-                Record(
-                    transcript.ApprovalResolved(
-                        call.call_id, call.approval_id, Outcome.CANCELLED, "", "", event.reason
-                    )
-                )
+            effects.append(CloseApproval(call.approval_id, Outcome.CANCELLED, reason))
+            closed = transcript.ApprovalResolved(
+                call.call_id, call.approval_id, Outcome.CANCELLED, "", "", reason
             )
-        if call.state is CallState.EXECUTING:
+            effects.append(Record(closed))
+        executing = call.state is CallState.EXECUTING
+        if executing:
             effects.append(StopProcess(call))
-        effects += _final(call, CallState.CANCELLED, "cancelled before it ended")[1]
-    return _finish(turn, TurnState.CANCELLED, event.reason, effects)
+        if state is TurnState.CANCELLED:
+            effects += _final(call, CallState.CANCELLED, "cancelled before it ended")[1]
+        elif executing:
+            effects += _final(call, CallState.OUTCOME_UNKNOWN, "nobody can tell how far the call ran")[1]
+        else:
+            effects += _final(call, CallState.FAILED, "not executed: the turn failed before it began")[1]
+    return _finish(turn, state, reason, effects)
 
 
 def _settle_step(turn: Turn, effects: list[Effect], limits: TurnLimits) -> Transition:

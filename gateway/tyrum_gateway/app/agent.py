@@ -1,0 +1,38 @@
+"""The agent that serves conversations, fixed by the operator's configuration until the next start."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from tyrum_gateway.domain.model import Model, ToolSchema
+from tyrum_gateway.domain.policy import Bundle
+from tyrum_gateway.domain.tool import Tool
+from tyrum_gateway.domain.turn import TurnLimits
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """Bounds the engine enforces."""
+
+    turn: TurnLimits
+    step_time: timedelta
+    """For one attempt of the model."""
+    approval_expiry: timedelta
+    queued_per_conversation: int
+    """Unfinished turns a conversation may have."""
+    concurrent_turns: int
+    """Turns worked on at the same time; waiting turns do not count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """Model, policy and tools of one agent."""
+
+    instructions: str
+    model: Model
+    policy: Bundle
+    tools: Mapping[str, Tool]
+
+    def exposed(self) -> list[ToolSchema]:
+        """Tools shown to a step: those whose binding is capable now."""
+        return [tool.schema for tool in self.tools.values() if tool.available()]

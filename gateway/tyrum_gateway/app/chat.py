@@ -1,0 +1,184 @@
+"""The chat desk: accept messages, watch and cancel turns, read conversations back."""
+
+import hashlib
+from collections.abc import AsyncGenerator, Sequence
+
+from tyrum_gateway.app.agent import EngineLimits
+from tyrum_gateway.app.engine import Engine
+from tyrum_gateway.app.streams import LiveItem, Streams
+from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Conversation
+from tyrum_gateway.domain.errors import Draining, InvalidRequest, NotFound
+from tyrum_gateway.domain.ids import ConversationId, TurnId
+from tyrum_gateway.domain.ports import Clock, Ids, Store, TurnView
+from tyrum_gateway.domain.principal import Principal, Role
+from tyrum_gateway.domain.states import TurnState
+from tyrum_gateway.domain.transcript import AssistantMessage, AttemptAbandoned, Event, TurnFinished
+from tyrum_gateway.domain.turn import Turn
+from tyrum_gateway.domain.turn_events import CancelRequested
+
+PAGE = 200
+"""Events read at a time by a watcher."""
+
+_SEES_ALL = frozenset({Role.OPERATOR, Role.AUDITOR, Role.ADMIN})
+
+
+class ChatDesk:
+    """What chat clients may do."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        ids: Ids,
+        engine: Engine,
+        streams: Streams,
+        limits: EngineLimits,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._engine = engine
+        self._streams = streams
+        self._limits = limits
+        self._draining = False
+
+    def drain(self) -> None:
+        """Take no new messages from now on."""
+        self._draining = True
+
+    async def send(
+        self, principal: Principal, conversation_id: ConversationId | None, request_id: str, text: str
+    ) -> Accepted:
+        """Accept a message durably and have it answered.
+
+        Raises:
+            Draining: The gateway is shutting down.
+            NotFound: The conversation does not exist or is not visible.
+            RequestIdReused: The request id was used for another message.
+            QuotaExceeded: Too many messages wait in the conversation.
+        """
+        if self._draining:
+            raise Draining("the gateway is shutting down: retry with the same request id")
+        if conversation_id is not None:
+            await self.conversation(principal, conversation_id)
+        now = self._clock.now()
+        turn = Turn(
+            turn_id=self._ids.new(TurnId),
+            conversation_id=conversation_id or self._ids.new(ConversationId),
+            principal_id=principal.principal_id,
+            state=TurnState.QUEUED,
+            created_at=now,
+        )
+        digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+        accepted = await self._store.accept(
+            Acceptance(
+                turn=turn,
+                opens_conversation=conversation_id is None,
+                text=text,
+                request_id=request_id,
+                title=_title(text),
+                max_queued=self._limits.queued_per_conversation,
+                audit=(
+                    AuditEntry(
+                        "message.accepted",
+                        principal.principal_id,
+                        turn.turn_id,
+                        {"conversation": turn.conversation_id, "text": digest, "method": principal.method},
+                    ),
+                ),
+            )
+        )
+        self._streams.signal(accepted.conversation_id)
+        self._engine.wake(accepted.conversation_id)
+        return accepted
+
+    async def watch(
+        self, conversation_id: ConversationId, after: int, *, until: TurnId | None = None
+    ) -> AsyncGenerator[Event | LiveItem, None]:
+        """Yield durable events after a sequence, each once and in order, with live text in between.
+
+        Args:
+            conversation_id: Already checked to be visible.
+            after: Last sequence seen.
+            until: End after this turn has finished, and yield nothing of other turns; None watches for ever.
+        """
+        with self._streams.subscribe(conversation_id) as subscription:
+            while True:
+                for item in subscription.take():
+                    yield item
+                events = await self._store.events(conversation_id, after, PAGE)
+                for event in events:
+                    after = event.sequence
+                    match event.payload:
+                        case AssistantMessage(step=step) | AttemptAbandoned(step=step):
+                            subscription.forget(event.turn_id, step)
+                        case _:
+                            pass
+                    if until is None or event.turn_id == until:
+                        yield event
+                        if until is not None and isinstance(event.payload, TurnFinished):
+                            return
+                if len(events) < PAGE:
+                    await subscription.wait()
+
+    async def cancel(self, principal: Principal, turn_id: TurnId, reason: str) -> TurnView:
+        """Settle a turn as cancelled, with its calls and questions; a turn that rests stays as it is.
+
+        Raises:
+            NotFound: The turn does not exist or is not visible.
+        """
+        view = await self.turn(principal, turn_id)
+        why = f"cancelled by {principal.name}" + (f": {reason}" if reason else "")
+        stored, effects = await self._engine.turns.apply(view.turn, CancelRequested(why))
+        if effects:
+            self._engine.settled(stored, effects)
+        return await self._store.turn(turn_id)
+
+    async def turn(self, principal: Principal, turn_id: TurnId) -> TurnView:
+        """Read a turn.
+
+        Raises:
+            NotFound: The turn does not exist or is not visible.
+        """
+        view = await self._store.turn(turn_id)
+        if view.turn.principal_id != principal.principal_id and not principal.roles & _SEES_ALL:
+            raise NotFound("turn", turn_id)
+        return view
+
+    async def conversation(self, principal: Principal, conversation_id: ConversationId) -> Conversation:
+        """Read a conversation.
+
+        Raises:
+            NotFound: The conversation does not exist or is not visible.
+        """
+        found = await self._store.conversation(conversation_id)
+        if found.principal_id != principal.principal_id and not principal.roles & _SEES_ALL:
+            raise NotFound("conversation", conversation_id)
+        return found
+
+    async def conversations(
+        self, principal: Principal, before: ConversationId | None, limit: int
+    ) -> Sequence[Conversation]:
+        """List the conversations a principal may see, newest first."""
+        owner = None if principal.roles & _SEES_ALL else principal.principal_id
+        return await self._store.conversations(owner, before, limit)
+
+    async def events(
+        self, principal: Principal, conversation_id: ConversationId, after: int, limit: int
+    ) -> Sequence[Event]:
+        """Read a page of the transcript.
+
+        Raises:
+            NotFound: The conversation does not exist or is not visible.
+            InvalidRequest: `after` is negative.
+        """
+        if after < 0:
+            raise InvalidRequest("after_sequence", "must not be negative")
+        await self.conversation(principal, conversation_id)
+        return await self._store.events(conversation_id, after, limit)
+
+
+def _title(text: str) -> str:
+    first = text.strip().splitlines()[0] if text.strip() else ""
+    return first[:120]

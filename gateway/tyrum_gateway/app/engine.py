@@ -1,0 +1,141 @@
+"""The engine: which conversations have work, and a runner for each of them.
+
+Invariants: one runner per conversation at a time, many conversations in parallel; a turn that waits holds
+neither task nor connection; what needs work is read from rows, a wake-up only says where to look.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import structlog
+
+from tyrum_gateway.app.agent import Agent, EngineLimits
+from tyrum_gateway.app.interrupt import Interrupts
+from tyrum_gateway.app.proposals import Proposals
+from tyrum_gateway.app.runner import TurnRunner
+from tyrum_gateway.app.streams import Streams
+from tyrum_gateway.app.turns import Turns
+from tyrum_gateway.domain.errors import TyrumError
+from tyrum_gateway.domain.ids import ConversationId, IncidentId
+from tyrum_gateway.domain.ports import Clock, Ids, Store
+from tyrum_gateway.domain.turn import Rest, Turn, work
+from tyrum_gateway.domain.turn_events import Broken, Effect, StopProcess
+
+log = structlog.get_logger(__name__)
+
+
+class Engine:
+    """Runs turns while its context is open."""
+
+    def __init__(
+        self, *, agent: Agent, store: Store, clock: Clock, ids: Ids, streams: Streams, limits: EngineLimits
+    ) -> None:
+        self._store = store
+        self._ids = ids
+        self._interrupts = Interrupts()
+        self._slots = asyncio.Semaphore(limits.concurrent_turns)
+        self._group: asyncio.TaskGroup | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._active: set[ConversationId] = set()
+        self._again: set[ConversationId] = set()
+        self.turns = Turns(store=store, clock=clock, streams=streams, limits=limits)
+        self._runner = TurnRunner(
+            agent=agent,
+            store=store,
+            ids=ids,
+            turns=self.turns,
+            proposals=Proposals(agent=agent, clock=clock, ids=ids, limits=limits),
+            streams=streams,
+            interrupts=self._interrupts,
+            limits=limits,
+            background=self._background,
+        )
+
+    async def run(self, started: asyncio.Event, stopping: asyncio.Event) -> None:
+        """Take up what a former gateway left, then work until told to stop.
+
+        Args:
+            started: Set when new messages may be accepted.
+            stopping: When set, conversations in work are given up where they are: their rows tell the next
+                gateway what to do.
+        """
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            for conversation_id in await self._store.unfinished():
+                self._wake(conversation_id, recovered=True)
+            started.set()
+            await stopping.wait()
+            self._group = None
+            for task in self._tasks:
+                task.cancel()
+
+    async def idle(self) -> None:
+        """Return when no conversation is in work; used to drain."""
+        await self._idle.wait()
+
+    def wake(self, conversation_id: ConversationId) -> None:
+        """Note that the conversation has work."""
+        self._wake(conversation_id, recovered=False)
+
+    def settled(self, turn: Turn, effects: tuple[Effect, ...]) -> None:
+        """Follow up the commit that ended a turn by force: end its work and process, go on with the next."""
+        self._interrupts.interrupt(turn.turn_id)
+        for effect in effects:
+            if isinstance(effect, StopProcess):
+                self._background(self._runner.stop(turn, effect.call))
+        self.wake(turn.conversation_id)
+
+    def _wake(self, conversation_id: ConversationId, *, recovered: bool) -> None:
+        if conversation_id in self._active:
+            self._again.add(conversation_id)
+        elif self._group is not None:
+            self._active.add(conversation_id)
+            self._idle.clear()
+            self._spawn(self._group, self._serve(conversation_id, recovered=recovered))
+
+    async def _serve(self, conversation_id: ConversationId, *, recovered: bool) -> None:
+        try:
+            while True:
+                self._again.discard(conversation_id)
+                turn = await self._store.next_turn(conversation_id)
+                if turn is not None and not isinstance(work(turn), Rest):
+                    async with self._slots:
+                        await self._drive(turn, recovered=recovered)
+                elif conversation_id not in self._again:
+                    return
+                recovered = False
+        finally:
+            self._active.discard(conversation_id)
+            if not self._active:
+                self._idle.set()
+
+    async def _drive(self, turn: Turn, *, recovered: bool) -> None:
+        try:
+            await self._runner.drive(turn, recovered=recovered)
+        except Exception:
+            # One conversation must not take the gateway down, and its turn must not hang: settle it.
+            incident = self._ids.new(IncidentId)
+            log.exception("turn_broken", turn=turn.turn_id, incident=incident)
+            newest = (await self._store.turn(turn.turn_id)).turn
+            broken = Broken(f"internal error, incident {incident}")
+            self.settled(*await self.turns.apply(newest, broken))
+
+    def _spawn(self, group: asyncio.TaskGroup, job: Coroutine[Any, Any, None]) -> None:
+        task = group.create_task(job)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _background(self, job: Coroutine[Any, Any, None]) -> None:
+        if self._group is None:
+            job.close()
+            return
+        self._spawn(self._group, self._quietly(job))
+
+    async def _quietly(self, job: Coroutine[Any, Any, None]) -> None:
+        try:
+            await job
+        except TyrumError as error:
+            log.warning("follow_up_failed", reason=error.public, **error.context)

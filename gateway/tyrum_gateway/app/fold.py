@@ -1,0 +1,155 @@
+"""Folding: a transition and what came with it become one commit, audit included.
+
+Invariant: whatever a transition says is durable in the same commit, and nothing else is.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import assert_never
+
+from tyrum_gateway.domain.approval import Approval
+from tyrum_gateway.domain.binding import Binding
+from tyrum_gateway.domain.canonical import Value
+from tyrum_gateway.domain.checkpoint import Checkpoint
+from tyrum_gateway.domain.commit import AuditEntry, Commit, Evidence
+from tyrum_gateway.domain.ids import CallId
+from tyrum_gateway.domain.process import ProcessResult
+from tyrum_gateway.domain.transcript import (
+    ApprovalRequested,
+    ApprovalResolved,
+    AssistantMessage,
+    AttemptAbandoned,
+    Payload,
+    ToolCallDecided,
+    ToolCallFinished,
+    ToolCallProposed,
+    ToolCallStarted,
+    TurnFinished,
+    UserMessage,
+)
+from tyrum_gateway.domain.turn import Call, Turn
+from tyrum_gateway.domain.turn_events import (
+    CloseApproval,
+    Effect,
+    OpenApproval,
+    Record,
+    SaveCall,
+    SaveCheckpoint,
+    StopProcess,
+)
+
+
+def fold(
+    turn: Turn,
+    effects: Iterable[Effect],
+    *,
+    at: datetime,
+    resolved: tuple[Approval, ...] = (),
+    bindings: tuple[Binding, ...] = (),
+    results: Mapping[CallId, ProcessResult] | None = None,
+    checkpoint: Checkpoint | None = None,
+) -> Commit:
+    """Compose a commit.
+
+    Args:
+        turn: New value, with the version it was read with.
+        effects: Of the transition, in order; a later state of a call replaces an earlier one.
+        at: Time of the commit.
+        resolved: Approvals with the resolution that this transition brings.
+        bindings: Bindings of operations that begin.
+        results: Process results of calls that end.
+        checkpoint: New conversation state when the turn comes to rest.
+    """
+    events: list[Payload] = []
+    calls: dict[CallId, Call] = {}
+    opened: list[Approval] = []
+    evidence: list[Evidence] = []
+    for effect in effects:
+        match effect:
+            case Record(payload):
+                events.append(payload)
+                if isinstance(payload, ToolCallFinished):
+                    result = (results or {}).get(payload.call_id)
+                    evidence.append(Evidence(payload.call_id, payload.content, result))
+            case SaveCall(call):
+                calls[call.call_id] = call
+            case OpenApproval(approval):
+                opened.append(approval)
+            case CloseApproval() | StopProcess() | SaveCheckpoint():
+                pass  # the first and the last come as values; a process is stopped after the commit
+            case _:
+                assert_never(effect)
+    return Commit(
+        turn=turn,
+        at=at,
+        events=tuple(events),
+        calls=tuple(calls.values()),
+        opened=tuple(opened),
+        resolved=resolved,
+        bindings=bindings,
+        evidence=tuple(evidence),
+        checkpoint=checkpoint,
+        audit=(
+            *(entry for payload in events if (entry := _audited(turn, payload))),
+            *(_bound(binding) for binding in bindings),
+        ),
+    )
+
+
+def _audited(turn: Turn, payload: Payload) -> AuditEntry | None:
+    def entry(kind: str, subject: str, **details: Value) -> AuditEntry:
+        return AuditEntry(kind, "kernel", subject, {"turn": turn.turn_id, **details})
+
+    match payload:
+        case ToolCallDecided():
+            return entry(
+                "call.decided",
+                payload.call_id,
+                decision=payload.decision.value,
+                rule=payload.rule_id,
+                policy=payload.policy_digest,
+                target=payload.target,
+            )
+        case ApprovalRequested():
+            return entry("approval.requested", payload.approval_id, call=payload.call_id)
+        case ApprovalResolved():
+            return entry(
+                "approval.resolved",
+                payload.approval_id,
+                call=payload.call_id,
+                outcome=payload.outcome.value,
+                by=payload.resolved_by,
+                method=payload.method,
+                reason=payload.reason,
+            )
+        case ToolCallStarted():
+            return entry(
+                "operation.begun",
+                payload.operation_id,
+                call=payload.call_id,
+                binding=payload.binding_id,
+                process=payload.process_id,
+            )
+        case ToolCallFinished():
+            return entry("call.ended", payload.call_id, state=payload.state.value)
+        case AttemptAbandoned():
+            return entry("attempt.abandoned", turn.turn_id, step=payload.step, attempt=payload.attempt)
+        case TurnFinished():
+            return entry("turn.ended", turn.turn_id, state=payload.state.value, reason=payload.reason)
+        case UserMessage() | AssistantMessage() | ToolCallProposed():
+            return None
+        case _:
+            assert_never(payload)
+
+
+def _bound(binding: Binding) -> AuditEntry:
+    candidate = binding.candidate
+    details: dict[str, Value] = {
+        "operation": binding.operation_id,
+        "provider": candidate.provider_id,
+        "profile": candidate.profile,
+        "instance": candidate.instance_id,
+        "artifact": candidate.artifact_digest,
+        "config": candidate.config_digest,
+    }
+    return AuditEntry("operation.bound", "kernel", binding.binding_id, details)

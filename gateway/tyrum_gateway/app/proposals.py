@@ -1,0 +1,120 @@
+"""Proposals: what the model asked for, checked, resolved, decided, and turned into questions.
+
+Invariant: a call reaches policy only as the target a tool resolved; a call that is invalid, or whose tool is
+not shown, never reaches policy at all.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tyrum_gateway.app.agent import Agent, EngineLimits
+from tyrum_gateway.domain.approval import Approval
+from tyrum_gateway.domain.errors import KernelBug, ProviderUnavailable
+from tyrum_gateway.domain.ids import ApprovalId, CallId
+from tyrum_gateway.domain.model import CallRequest
+from tyrum_gateway.domain.policy import Decision, Verdict, evaluate
+from tyrum_gateway.domain.ports import Clock, Ids
+from tyrum_gateway.domain.tool import Prepared, Rejected
+from tyrum_gateway.domain.turn import Call, Turn
+from tyrum_gateway.domain.turn_events import ProposedCall
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A call that may begin now, as resolved now."""
+
+    prepared: Prepared
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class AskAgain:
+    """What would run is not what was decided on, and policy asks about it."""
+
+    superseded: Approval | None
+    approval: Approval
+
+
+@dataclass(frozen=True, slots=True)
+class Barred:
+    """The call cannot begin, with proof that nothing ran."""
+
+    denied: bool
+    content: str
+
+
+Launch = Ready | AskAgain | Barred
+"""What the last check before an operation says."""
+
+
+class Proposals:
+    """Turns model output into decided calls, and checks them again at launch."""
+
+    def __init__(self, *, agent: Agent, clock: Clock, ids: Ids, limits: EngineLimits) -> None:
+        self._agent = agent
+        self._clock = clock
+        self._ids = ids
+        self._limits = limits
+
+    async def decide(self, turn: Turn, requests: Sequence[CallRequest]) -> tuple[ProposedCall, ...]:
+        """Decide on all calls of a step, without effect."""
+        return tuple([await self._decide(turn, request) for request in requests])
+
+    async def launch(self, turn: Turn, call: Call, approved: Approval | None) -> Launch:
+        """Check a permitted call once more, right before its operation begins.
+
+        A deny always stands. An approval counts only for what was shown: the subject is resolved anew and
+        compared by digest. A permission by rule counts only while a rule still permits.
+        """
+        prepared = await self._prepare(call.tool, call.arguments)
+        if isinstance(prepared, Rejected):
+            return Barred(denied=False, content=f"not executed: {prepared.problem}")
+        verdict = evaluate(self._agent.policy, prepared.target)
+        if verdict.decision is Decision.DENY:
+            return Barred(denied=True, content=f"denied by policy: {verdict.reason}")
+        if approved is not None and approved.subject.digest == prepared.subject.digest:
+            return Ready(prepared, verdict)
+        if approved is None and verdict.decision is Decision.ALLOW:
+            return Ready(prepared, verdict)
+        return AskAgain(approved, self._question(turn, call.call_id, prepared, verdict))
+
+    def question_about(self, turn: Turn, call: Call, ready: Ready) -> Approval:
+        """Ask about a call whose provider found that it changed after the last check."""
+        return self._question(turn, call.call_id, ready.prepared, ready.verdict)
+
+    async def _decide(self, turn: Turn, request: CallRequest) -> ProposedCall:
+        call_id = self._ids.new(CallId)
+        prepared = await self._prepare(request.tool, request.arguments)
+        if isinstance(prepared, Rejected):
+            return ProposedCall(call_id, request.tool, request.arguments, None, prepared.problem)
+        verdict = evaluate(self._agent.policy, prepared.target)
+        proposed = ProposedCall(call_id, request.tool, request.arguments, verdict)
+        if verdict.decision is Decision.REQUIRE_APPROVAL:
+            return replace(proposed, approval=self._question(turn, call_id, prepared, verdict))
+        return proposed
+
+    async def _prepare(self, tool_id: str, arguments: str) -> Prepared | Rejected:
+        tool = self._agent.tools.get(tool_id)
+        if tool is None:
+            return Rejected(f"there is no tool `{tool_id[:64]}`")
+        try:
+            return await tool.prepare(arguments)
+        except ProviderUnavailable as unavailable:
+            return Rejected(unavailable.public)
+
+    def _question(self, turn: Turn, call_id: CallId, prepared: Prepared, verdict: Verdict) -> Approval:
+        if not prepared.subject.json:
+            raise KernelBug("a question needs a subject", call=call_id)
+        now = self._clock.now()
+        return Approval(
+            approval_id=self._ids.new(ApprovalId),
+            conversation_id=turn.conversation_id,
+            turn_id=turn.turn_id,
+            call_id=call_id,
+            tool=prepared.tool,
+            subject=prepared.subject,
+            rule_id=verdict.rule_id,
+            requested_by=turn.principal_id,
+            created_at=now,
+            expires_at=now + self._limits.approval_expiry,
+        )

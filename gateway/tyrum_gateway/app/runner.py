@@ -1,0 +1,267 @@
+"""Running one turn: do what it needs next until it rests.
+
+Invariants: operation and binding are committed before a tool executes; a call found executing after a restart
+is asked about and never repeated; an attempt of the model found begun after a restart is given up.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import structlog
+
+from tyrum_gateway.app.agent import Agent, EngineLimits
+from tyrum_gateway.app.interrupt import Interrupted, Interrupts
+from tyrum_gateway.app.proposals import AskAgain, Barred, Proposals, Ready
+from tyrum_gateway.app.streams import Attempt, Streams
+from tyrum_gateway.app.turns import Turns
+from tyrum_gateway.app.withdrawn import Withdrawn
+from tyrum_gateway.domain.approval import Approval
+from tyrum_gateway.domain.binding import Binding
+from tyrum_gateway.domain.errors import KernelBug, ModelUnavailable, TyrumError
+from tyrum_gateway.domain.ids import BindingId, CallId, OperationId, ProcessId
+from tyrum_gateway.domain.model import StepEnd, TextDelta
+from tyrum_gateway.domain.ports import Ids, Store
+from tyrum_gateway.domain.process import ProcessResult
+from tyrum_gateway.domain.prompt import WINDOW, assemble
+from tyrum_gateway.domain.states import CallState
+from tyrum_gateway.domain.tool import Execution, Tool, ToolResult
+from tyrum_gateway.domain.transcript import OutputDigest, ProcessEnded
+from tyrum_gateway.domain.turn import BeginCall, Call, Claim, Generate, Rest, SettleCall, Turn, work
+from tyrum_gateway.domain.turn_events import (
+    AttemptLost,
+    CallBegun,
+    CallEnded,
+    Claimed,
+    StepFailed,
+    StepGenerated,
+    SubjectChanged,
+    TurnEvent,
+)
+
+log = structlog.get_logger(__name__)
+
+Background = Callable[[Coroutine[Any, Any, None]], object]
+"""Runs what may follow a commit without being waited for, inside the engine's task group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launched:
+    """A call whose operation is committed and whose tool may now execute."""
+
+    tool: Tool
+    ready: Ready
+    execution: Execution
+    approved: Approval | None
+
+
+class TurnRunner:
+    """Drives turns of one agent."""
+
+    def __init__(
+        self,
+        *,
+        agent: Agent,
+        store: Store,
+        ids: Ids,
+        turns: Turns,
+        proposals: Proposals,
+        streams: Streams,
+        interrupts: Interrupts,
+        limits: EngineLimits,
+        background: Background,
+    ) -> None:
+        self._agent = agent
+        self._store = store
+        self._ids = ids
+        self._turns = turns
+        self._proposals = proposals
+        self._streams = streams
+        self._interrupts = interrupts
+        self._limits = limits
+        self._background = background
+
+    async def drive(self, turn: Turn, *, recovered: bool) -> None:
+        """Work on a turn until it rests.
+
+        Args:
+            turn: As stored.
+            recovered: Whether the turn was found at the start of the gateway: then an attempt or call in
+                progress belongs to a gateway that is gone.
+        """
+        launched: Launched | None = None
+        while True:
+            match work(turn):
+                case Rest():
+                    return
+                case Claim():
+                    turn, _ = await self._turns.apply(turn, Claimed())
+                case Generate():
+                    if recovered:
+                        turn, _ = await self._turns.apply(turn, AttemptLost("the gateway was restarted"))
+                    else:
+                        turn, launched = await self._generate(turn)
+                case BeginCall():
+                    turn, launched = await self._progress(turn)
+                case SettleCall(call):
+                    turn, launched = await self._settle(turn, call, launched)
+                case _ as never:
+                    assert_never(never)
+            recovered = False
+
+    async def _generate(self, turn: Turn) -> tuple[Turn, Launched | None]:
+        text: list[str] = []
+        try:
+            event = await self._interrupts.run(turn.turn_id, self._attempt(turn, text))
+        except Interrupted:
+            return await self._reload(turn), None
+        except TimeoutError:
+            seconds = self._limits.step_time.total_seconds()
+            event = self._failed(turn, text, f"the model did not finish within {seconds:g} s", retryable=True)
+        except ModelUnavailable as unavailable:
+            log.warning(
+                "model_unavailable", turn=turn.turn_id, reason=unavailable.public, **unavailable.context
+            )
+            event = self._failed(turn, text, unavailable.public, retryable=unavailable.retryable)
+        finally:
+            self._streams.attempt_over(turn.conversation_id)
+        return await self._progress(turn, event)
+
+    async def _attempt(self, turn: Turn, text: list[str]) -> TurnEvent:
+        """Ask the model; what it emits is appended to `text` as it comes."""
+        window = await self._store.window(turn, WINDOW)
+        prompt = assemble(
+            operator_instructions=self._agent.instructions, window=window, tools=self._agent.exposed()
+        )
+        attempt = Attempt(turn.turn_id, turn.step, turn.attempt)
+        async with asyncio.timeout(self._limits.step_time.total_seconds()):
+            async with aclosing(self._agent.model.generate(prompt)) as events:
+                async for event in events:
+                    match event:
+                        case TextDelta(new):
+                            text.append(new)
+                            self._streams.delta(turn.conversation_id, attempt, new)
+                        case StepEnd(requests):
+                            calls = await self._proposals.decide(turn, requests)
+                            return StepGenerated(turn.step, turn.attempt, "".join(text), calls)
+        raise ModelUnavailable("the model's answer broke off", retryable=True)
+
+    def _failed(self, turn: Turn, text: list[str], reason: str, *, retryable: bool) -> TurnEvent:
+        return StepFailed(turn.step, turn.attempt, "".join(text), reason, retryable=retryable)
+
+    async def _progress(
+        self, turn: Turn, *events: TurnEvent, results: dict[CallId, ProcessResult] | None = None
+    ) -> tuple[Turn, Launched | None]:
+        """Apply events, and begin the call that is due after them in the same commit."""
+        collected, bindings, launched = list(events), list[Binding](), None
+        preview = self._turns.preview(turn, events)
+        while isinstance(due := work(preview), BeginCall):
+            event, launched = await self._launch(preview, due.call)
+            if launched is not None and launched.execution.candidate is not None:
+                bindings.append(self._binding(launched.execution))
+            collected.append(event)
+            preview = self._turns.preview(preview, [event])
+        stored, effects = await self._turns.apply(turn, *collected, bindings=tuple(bindings), results=results)
+        return stored, launched if effects else None
+
+    async def _launch(self, turn: Turn, call: Call) -> tuple[TurnEvent, Launched | None]:
+        approved = await self._store.approval(call.approval_id) if call.approval_id else None
+        launch = await self._proposals.launch(turn, call, approved)
+        match launch:
+            case Barred(denied, content):
+                state = CallState.DENIED if denied else CallState.FAILED
+                return CallEnded(call.call_id, state, content), None
+            case AskAgain(superseded, approval):
+                return SubjectChanged(call.call_id, superseded, approval), None
+            case Ready(prepared):
+                execution = Execution(
+                    operation_id=self._ids.new(OperationId),
+                    process_id=self._ids.new(ProcessId) if prepared.run else None,
+                    binding_id=self._ids.new(BindingId) if prepared.candidate else None,
+                    candidate=prepared.candidate,
+                    principal_id=turn.principal_id,
+                )
+                begun = CallBegun(
+                    call.call_id, execution.operation_id, execution.process_id, execution.binding_id
+                )
+                return begun, Launched(self._agent.tools[call.tool], launch, execution, approved)
+            case _:
+                assert_never(launch)
+
+    def _binding(self, execution: Execution) -> Binding:
+        if execution.binding_id is None or execution.candidate is None:
+            raise KernelBug("an operation of a provider has no binding", operation=execution.operation_id)
+        return Binding(execution.binding_id, execution.operation_id, execution.candidate)
+
+    async def _settle(
+        self, turn: Turn, call: Call, launched: Launched | None
+    ) -> tuple[Turn, Launched | None]:
+        """Execute a call that was just committed, or learn what became of one that was begun before."""
+        if launched is not None and launched.execution.operation_id == call.operation_id:
+            execution, tool = launched.execution, launched.tool
+            effect = tool.execute(launched.ready.prepared, execution)
+        else:
+            execution, tool = await self.execution_of(turn, call), self._tool(call)
+            effect = tool.settle(execution)
+        try:
+            result = await self._interrupts.run(turn.turn_id, effect)
+        except Interrupted:
+            return await self._reload(turn), None
+        except TyrumError as error:
+            log.warning("tool_unavailable", call=call.call_id, reason=error.public, **error.context)
+            result = ToolResult(CallState.OUTCOME_UNKNOWN, error.public)
+        if result.subject_changed and launched is not None:
+            question = self._proposals.question_about(turn, call, launched.ready)
+            return await self._progress(turn, SubjectChanged(call.call_id, launched.approved, question))
+        ended = CallEnded(call.call_id, result.state, result.content, _process_ended(result.process))
+        results = {call.call_id: result.process} if result.process else None
+        progressed = await self._progress(turn, ended, results=results)
+        if result.state is not CallState.OUTCOME_UNKNOWN:
+            self._background(tool.release(execution))
+        return progressed
+
+    def _tool(self, call: Call) -> Tool:
+        tool = self._agent.tools.get(call.tool)
+        return Withdrawn() if tool is None else tool
+
+    async def execution_of(self, turn: Turn, call: Call) -> Execution:
+        """Rebuild the committed names of a call that is executing.
+
+        Raises:
+            KernelBug: The call was never begun.
+        """
+        if call.operation_id is None:
+            raise KernelBug("a call executes without an operation", call=call.call_id)
+        binding = await self._store.binding(call.binding_id) if call.binding_id else None
+        return Execution(
+            operation_id=call.operation_id,
+            process_id=call.process_id,
+            binding_id=call.binding_id,
+            candidate=binding.candidate if binding else None,
+            principal_id=turn.principal_id,
+        )
+
+    async def stop(self, turn: Turn, call: Call) -> None:
+        """End the process of a call whose turn was cancelled, then let the provider forget it."""
+        tool = self._tool(call)
+        execution = await self.execution_of(turn, call)
+        await tool.stop(execution)
+        await tool.release(execution)
+
+    async def _reload(self, turn: Turn) -> Turn:
+        return (await self._store.turn(turn.turn_id)).turn
+
+
+def _process_ended(result: ProcessResult | None) -> ProcessEnded | None:
+    if result is None:
+        return None
+    return ProcessEnded(
+        cause=result.cause,
+        exit_code=result.exit_code,
+        signal=result.signal,
+        duration_ms=round(result.duration.total_seconds() * 1000),
+        stdout=OutputDigest(result.stdout.total_bytes, result.stdout.sha256),
+        stderr=OutputDigest(result.stderr.total_bytes, result.stderr.sha256),
+    )

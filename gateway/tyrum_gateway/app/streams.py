@@ -1,0 +1,164 @@
+"""Live streams: a signal that a conversation has new events, and the text that is being generated.
+
+Durable events are never queued here: a watcher pulls them from the store when it is woken. Deltas are not
+durable; each watcher holds at most `RING_BYTES` of them, and what a slow one misses becomes one gap.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tyrum_gateway.domain.ids import ConversationId, TurnId
+
+RING_BYTES = 256 * 1024
+"""Most delta text held for one watcher, and most text of a partial snapshot, in UTF-8 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Which attempt text belongs to."""
+
+    turn_id: TurnId
+    step: int
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """New text of an attempt."""
+
+    attempt: Attempt
+    offset: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """Text of an attempt before the watcher joined."""
+
+    attempt: Attempt
+    offset: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Delta text that was dropped."""
+
+    dropped_bytes: int
+
+
+LiveItem = Delta | Partial | Gap
+"""What a watcher gets between durable events."""
+
+
+class Subscription:
+    """One watcher's view: a wake-up flag and a bounded ring of deltas."""
+
+    def __init__(self, partial: Partial | None) -> None:
+        self._wake = asyncio.Event()
+        self._ring: deque[Delta | Partial] = deque()
+        self._held = 0
+        self._dropped = 0
+        if partial is not None:
+            self._push(partial)
+
+    async def wait(self) -> None:
+        """Return when something may be new since the last `take`."""
+        await self._wake.wait()
+
+    def take(self) -> list[LiveItem]:
+        """Empty the ring and rearm the wake-up."""
+        self._wake.clear()
+        items: list[LiveItem] = [Gap(self._dropped)] if self._dropped else []
+        items += self._ring
+        self._ring.clear()
+        self._held = self._dropped = 0
+        return items
+
+    def forget(self, turn_id: TurnId, step: int) -> None:
+        """Drop text that a durable event has replaced: all of the turn up to the step."""
+        kept = [item for item in self._ring if item.attempt.turn_id != turn_id or item.attempt.step > step]
+        self._ring = deque(kept)
+        self._held = sum(len(item.text.encode()) for item in kept)
+
+    def wake(self) -> None:
+        """Note that the store has new events."""
+        self._wake.set()
+
+    def offer(self, delta: Delta) -> None:
+        """Add a delta, dropping the oldest ones that no longer fit."""
+        self._push(delta)
+        self._wake.set()
+
+    def _push(self, item: Delta | Partial) -> None:
+        self._ring.append(item)
+        self._held += len(item.text.encode())
+        while self._held > RING_BYTES:
+            size = len(self._ring.popleft().text.encode())
+            self._held -= size
+            self._dropped += size
+
+
+class _Generating:
+    """Text of the running attempt, bounded, for watchers that join late."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+        self.end = 0
+        self._chunks: deque[str] = deque()
+        self._held = 0
+
+    def append(self, text: str) -> None:
+        size = len(text.encode())
+        self._chunks.append(text)
+        self._held += size
+        self.end += size
+        while self._held > RING_BYTES and len(self._chunks) > 1:
+            self._held -= len(self._chunks.popleft().encode())
+
+    def partial(self) -> Partial:
+        return Partial(self.attempt, self.end - self._held, "".join(self._chunks))
+
+
+class Streams:
+    """All watchers, by conversation."""
+
+    def __init__(self) -> None:
+        self._watchers: dict[ConversationId, set[Subscription]] = {}
+        self._generating: dict[ConversationId, _Generating] = {}
+
+    @contextmanager
+    def subscribe(self, conversation_id: ConversationId) -> Iterator[Subscription]:
+        """Watch a conversation until the context ends."""
+        generating = self._generating.get(conversation_id)
+        subscription = Subscription(generating.partial() if generating else None)
+        watchers = self._watchers.setdefault(conversation_id, set())
+        watchers.add(subscription)
+        try:
+            yield subscription
+        finally:
+            watchers.discard(subscription)
+            if not watchers:
+                self._watchers.pop(conversation_id, None)
+
+    def signal(self, conversation_id: ConversationId) -> None:
+        """Wake the watchers after a commit."""
+        for subscription in self._watchers.get(conversation_id, ()):
+            subscription.wake()
+
+    def delta(self, conversation_id: ConversationId, attempt: Attempt, text: str) -> None:
+        """Publish new text of an attempt."""
+        generating = self._generating.get(conversation_id)
+        if generating is None or generating.attempt != attempt:
+            generating = self._generating[conversation_id] = _Generating(attempt)
+        delta = Delta(attempt, generating.end, text)
+        generating.append(text)
+        for subscription in self._watchers.get(conversation_id, ()):
+            subscription.offer(delta)
+
+    def attempt_over(self, conversation_id: ConversationId) -> None:
+        """Forget the text of an attempt that has ended one way or the other."""
+        self._generating.pop(conversation_id, None)

@@ -1,0 +1,113 @@
+"""Transitions made durable: apply an event to a turn, commit, wake the watchers.
+
+Invariant: a transition that meets a newer turn is computed again from the stored one, so that neither a
+provider's result nor a human's answer is lost to a race; one that no longer fits is dropped as a whole.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping
+
+from tyrum_gateway.app.agent import EngineLimits
+from tyrum_gateway.app.fold import fold
+from tyrum_gateway.app.streams import Streams
+from tyrum_gateway.domain.approval import Approval, close
+from tyrum_gateway.domain.binding import Binding
+from tyrum_gateway.domain.checkpoint import Checkpoint, extend
+from tyrum_gateway.domain.errors import KernelBug, VersionConflict
+from tyrum_gateway.domain.ids import CallId
+from tyrum_gateway.domain.ports import Clock, Store
+from tyrum_gateway.domain.process import ProcessResult
+from tyrum_gateway.domain.turn import Turn
+from tyrum_gateway.domain.turn_events import (
+    CloseApproval,
+    Effect,
+    Record,
+    SaveCheckpoint,
+    Transition,
+    TurnEvent,
+)
+from tyrum_gateway.domain.turn_machine import advance
+
+ROUNDS = 16
+"""How often a transition is computed again before a conflict is reported as a bug."""
+
+
+class Turns:
+    """Applies events to turns, durably."""
+
+    def __init__(self, *, store: Store, clock: Clock, streams: Streams, limits: EngineLimits) -> None:
+        self._store = store
+        self._clock = clock
+        self._streams = streams
+        self._limits = limits
+
+    async def apply(
+        self,
+        turn: Turn,
+        *events: TurnEvent,
+        resolved: tuple[Approval, ...] = (),
+        bindings: tuple[Binding, ...] = (),
+        results: Mapping[CallId, ProcessResult] | None = None,
+    ) -> tuple[Turn, tuple[Effect, ...]]:
+        """Apply events as one commit.
+
+        Returns:
+            The stored turn and the effects; a turn that came to rest meanwhile is returned unchanged, with
+            no effects.
+
+        Raises:
+            VersionConflict: An approval was resolved by somebody else.
+        """
+        for _ in range(ROUNDS):
+            if turn.state.final:
+                return turn, ()
+            transition = self._advance(turn, events)
+            commit = fold(
+                transition.turn,
+                transition.effects,
+                at=self._clock.now(),
+                resolved=(*resolved, *await self._closed(transition.effects)),
+                bindings=bindings,
+                results=results,
+                checkpoint=await self._checkpoint(turn, transition.effects),
+            )
+            try:
+                stored, _ = await self._store.commit(commit)
+            except VersionConflict:
+                newer = (await self._store.turn(turn.turn_id)).turn
+                if newer.version == turn.version:
+                    raise
+                turn = newer
+                continue
+            self._streams.signal(stored.conversation_id)
+            return stored, transition.effects
+        raise KernelBug("a turn changed too often to be advanced", turn=turn.turn_id)
+
+    def preview(self, turn: Turn, events: Iterable[TurnEvent]) -> Turn:
+        """Tell what the turn would become, without a commit."""
+        return self._advance(turn, events).turn
+
+    def _advance(self, turn: Turn, events: Iterable[TurnEvent]) -> Transition:
+        effects: tuple[Effect, ...] = ()
+        for event in events:
+            transition = advance(turn, event, self._limits.turn)
+            turn, effects = transition.turn, effects + transition.effects
+        return Transition(turn, effects)
+
+    async def _closed(self, effects: tuple[Effect, ...]) -> tuple[Approval, ...]:
+        now = self._clock.now()
+        closing = [effect for effect in effects if isinstance(effect, CloseApproval)]
+        return tuple(
+            [
+                close(await self._store.approval(effect.approval_id), effect.outcome, now, effect.reason)
+                for effect in closing
+            ]
+        )
+
+    async def _checkpoint(self, turn: Turn, effects: tuple[Effect, ...]) -> Checkpoint | None:
+        if not any(isinstance(effect, SaveCheckpoint) for effect in effects):
+            return None
+        window = await self._store.window(turn, 0)
+        recorded = (effect.payload for effect in effects if isinstance(effect, Record))
+        payloads = itertools.chain((event.payload for event in window.own), recorded)
+        return extend(window.checkpoint, turn.number, payloads)
