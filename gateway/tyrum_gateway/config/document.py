@@ -28,7 +28,9 @@ from tyrum_gateway.config.problems import START, Path, Place, Problem, show_key
 MAX_BYTES = 1024 * 1024
 MAX_NODES = 20_000
 MAX_DEPTH = 32
-MAX_DIGITS = 18
+MAX_DIGITS = 20
+MAX_INTEGER = 2**53 - 1
+"""Beyond it JSON numbers are no longer exact."""
 MAX_LINE = 64 * 1024
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -250,7 +252,10 @@ class _Reader:
             key_place = _place(event)
             key, usable = self._key(event, key_place, path)
             # The value of a refused key is read all the same: it may hold further problems.
-            value = self._node(next(events), events, (*path, key))
+            held = next(events)
+            value = self._node(held, events, (*path, key))
+            if isinstance(value, Scalar) and not _is_written(held):
+                value = Scalar(key_place, value.value)
             if key in entries:
                 self._report(
                     key_place, (*path, key), "duplicate_key", _duplicate(path, key, entries[key].place)
@@ -282,8 +287,8 @@ class _Reader:
         if not event.implicit[0]:
             return text
         value = _resolve(text)
-        if isinstance(value, float) and not math.isfinite(value):
-            self._refuse(place, path, "number", "not a finite number; quote it to make it text")
+        if isinstance(value, int | float) and not abs(value) <= MAX_INTEGER:
+            self._refuse(place, path, "number", "a number beyond ±(2^53 - 1); quote it to make it text")
             return None
         return value
 
@@ -293,6 +298,11 @@ class _Reader:
 
     def _report(self, place: Place, path: Path, code: str, message: str) -> None:
         self._problems.append(Problem(self._file, place, path, code, message))
+
+
+def _is_written(event: Any) -> bool:
+    """Tell a value from its absence, whose mark lies wherever the next thing begins."""
+    return not isinstance(event, ScalarEvent) or bool(event.value) or not event.implicit[0]
 
 
 def _duplicate(path: Path, key: str, first: Place) -> str:

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 
 from tyrum_gateway.config import document
 from tyrum_gateway.config.document import Document, Node, Scalar, Sequence, descend
-from tyrum_gateway.config.model import ConfigFile
+from tyrum_gateway.config.model import NAME, SECRET_NAME, ConfigFile
 from tyrum_gateway.config.problems import Path, Place, Problem, did_you_mean, one_of
 
 Schema = Mapping[str, Any]
@@ -195,7 +195,7 @@ def _limit(kind: str, context: Mapping[str, Any], at: _Location) -> str:
 
 
 def _is_name(context: Mapping[str, Any]) -> bool:
-    return "{0,63}" in str(context.get("pattern"))
+    return context.get("pattern") in {f"^{NAME}$", f"^{SECRET_NAME}$"}
 
 
 def _found(node: Node | None) -> str:

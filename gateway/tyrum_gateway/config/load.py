@@ -1,7 +1,5 @@
 """Loads a configuration file into checked settings, or says everything that is wrong with it."""
 
-import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -18,6 +16,7 @@ from tyrum_gateway.config.explain import explain
 from tyrum_gateway.config.policy import to_bundle
 from tyrum_gateway.config.problems import START, ConfigProblems, Problem
 from tyrum_gateway.config.quantities import parse_duration, parse_size
+from tyrum_gateway.config.regular_file import read_regular_file
 from tyrum_gateway.config.secrets import SecretReference
 from tyrum_gateway.config.settings import (
     AgentSettings,
@@ -87,15 +86,11 @@ def _read(path: Path) -> bytes:
         return ConfigProblems([Problem(str(path), START, (), "unreadable", message)])
 
     try:
-        # Not blocking, so that a pipe in the file's place cannot hold the command up.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not a path"
-        raise refuse(f"cannot read the file: {why}") from None
-    with os.fdopen(descriptor, "rb", closefd=True) as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise refuse("not a regular file")
-        return file.read(MAX_BYTES + 1)
+        return read_regular_file(path, limit=MAX_BYTES)
+    except OSError as error:
+        raise refuse(f"cannot read the file: {error.strerror}") from None
+    except ValueError:
+        raise refuse("the file's name holds a NUL character") from None
 
 
 def _settings(checked: CheckedFile, environment: Mapping[str, str], state_dir: Path) -> Settings:
@@ -141,6 +136,7 @@ def _settings(checked: CheckedFile, environment: Mapping[str, str], state_dir: P
         approval_expiry=parse_duration(content.approvals.expiry),
         limits=LimitSettings(
             steps_per_turn=limits.steps_per_turn,
+            attempts_per_step=limits.attempts_per_step,
             turn_time=parse_duration(limits.turn_time),
             step_time=parse_duration(limits.step_time),
             queued_per_conversation=limits.queued_per_conversation,

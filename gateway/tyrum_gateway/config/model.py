@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError
 
 from tyrum_gateway.config.quantities import Duration, Size
 
-NAME = r"[a-z][a-z0-9_-]{0,63}"
+NAME = r"[a-z][a-z0-9_-]{0,62}"
 SECRET_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,63}"  # noqa: S105 - a pattern
 VERSION_RANGE = re.compile(
     r"\s*(>=|<=|==|!=|>|<)\s*[0-9]+(\.[0-9]+){0,2}\s*(,\s*(>=|<=|==|!=|>|<)\s*[0-9]+(\.[0-9]+){0,2}\s*)*"
@@ -67,7 +67,7 @@ def _absolute(text: str) -> str:
     path = pathlib.PurePosixPath(text)
     if not path.is_absolute() or ".." in path.parts or "\0" in text:
         raise PydanticCustomError("path", "expected an absolute path without `..`")
-    return text
+    return "/" + str(path).lstrip("/")
 
 
 def _socket_path(text: str) -> str:
@@ -80,7 +80,7 @@ def _inside(text: str) -> str:
     path = pathlib.PurePosixPath(text)
     if not text or path.is_absolute() or ".." in path.parts or "\0" in text:
         raise PydanticCustomError("path", "expected a relative path without `..`")
-    return text
+    return str(path)
 
 
 def _program(text: str) -> str:
@@ -235,8 +235,9 @@ class Provider(Section):
     start_timeout: Annotated[str, Duration("100ms", "5m")] = Field(
         default="10s", description="Time from starting the process until it listens."
     )
-    artifact_sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")] | None = Field(
-        default=None, description="SHA-256 that the program's file must have, in lower-case hexadecimal."
+    artifact_sha256: Annotated[str, StringConstraints(pattern=r"^(sha256:)?[0-9a-f]{64}$")] | None = Field(
+        default=None,
+        description="Pins what the command executes: its digest as `tyrum providers explain` shows it.",
     )
 
 
@@ -374,6 +375,9 @@ class Limits(Section):
     """Bounds on what a conversation may use."""
 
     steps_per_turn: int = Field(default=32, ge=1, le=1000, description="Model steps in one turn.")
+    attempts_per_step: int = Field(
+        default=3, ge=1, le=10, description="Attempts at one model step, after a failure or a restart."
+    )
     turn_time: Annotated[str, Duration("1s", "24h")] = Field(
         default="30m", description="Time a turn may run, not counting waits for approval."
     )

@@ -36,7 +36,7 @@ tyrum config schema            JSON Schema for editors
 - Anchors, aliases, merge keys and tags are errors, as are unknown and duplicate keys.
 - A duration is a whole number with `ms`, `s`, `m`, `h` or `d`. A size is a whole number with `B`, `KiB`,
   `MiB`, `GiB` or `TiB`.
-- Names are `[a-z][a-z0-9_-]{{0,63}}`; those of secrets `[A-Za-z_][A-Za-z0-9_]{{0,63}}`.
+- Names are `[a-z][a-z0-9_-]{{0,62}}`; those of secrets `[A-Za-z_][A-Za-z0-9_]{{0,63}}`.
 - No message repeats a value of the file.
 
 ## Secrets

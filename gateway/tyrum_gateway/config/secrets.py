@@ -4,14 +4,14 @@ Invariant: what `${env:NAME}`, `${file:PATH}` or `${credential:NAME}` stands for
 representation or error; only `SecretValue.reveal` hands it out.
 """
 
-import os
 import pathlib
 import re
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NoReturn
+
+from tyrum_gateway.config.regular_file import read_regular_file
 
 MAX_SECRET_BYTES = 64 * 1024
 
@@ -118,14 +118,9 @@ class SecretReference:
 
 def _read(path: pathlib.Path, name: str) -> str:
     try:
-        # Not blocking, so that a pipe in the file's place cannot hold the gateway up.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        content = read_regular_file(path, limit=MAX_SECRET_BYTES)
     except OSError as error:
         raise SecretUnavailable(f"{name} cannot be read: {error.strerror}") from None
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise SecretUnavailable(f"{name} is not a regular file")
-        content = file.read(MAX_SECRET_BYTES + 1)
     if len(content) > MAX_SECRET_BYTES:
         raise SecretUnavailable(f"{name} is larger than {MAX_SECRET_BYTES // 1024} KiB")
     try:

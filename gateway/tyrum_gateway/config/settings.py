@@ -80,7 +80,7 @@ class ProviderSettings:
     """Range such as `>=0.1,<1`; None admits every version."""
     start_timeout: timedelta
     artifact_sha256: str | None
-    """Lower-case hexadecimal; None does not compare."""
+    """Lower-case hexadecimal, perhaps with `sha256:` before it; None does not compare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,7 @@ class LimitSettings:
     """Bounds on what a conversation may use."""
 
     steps_per_turn: int
+    attempts_per_step: int
     turn_time: timedelta
     """Waits for approval do not count."""
     step_time: timedelta

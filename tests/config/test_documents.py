@@ -1,0 +1,109 @@
+"""The shipped files: quickstart, reference, generated page, and every YAML example."""
+
+import re
+import zipfile
+from pathlib import Path
+
+import jsonschema
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+from tests.config.files import QUICKSTART
+from tyrum_gateway.config import check_file
+from tyrum_gateway.config.document import Mapping, Node, Scalar, Sequence, plain, read_document
+from tyrum_gateway.config.model import ConfigFile
+from tyrum_gateway.config.reference import keys, render
+from tyrum_gateway.config.schema import json_schema
+
+ROOT = Path(__file__).resolve().parents[2]
+REFERENCE = ROOT / "examples/reference.yaml"
+FREE_NAMES = {
+    ("models",),
+    ("providers",),
+    ("profiles", "isolation"),
+    ("policy",),
+}
+
+
+def content_of(text: str) -> dict[str, object]:
+    """Read YAML text without any check of its shape."""
+    document = read_document(text.encode(), "f")
+    assert document.root is not None, document.problems
+    assert not document.problems
+    content: dict[str, object] = plain(document.root)
+    return content
+
+
+def test_the_example_is_the_packaged_quickstart() -> None:
+    """The file an operator copies is byte for byte the one `tyrum serve` uses."""
+    assert (ROOT / "examples/quickstart.yaml").read_text(encoding="utf-8") == QUICKSTART
+
+
+def test_the_wheel_holds_the_quickstart(tmp_path: Path) -> None:
+    """An installed package finds its quickstart without the repository."""
+    (wheel,) = WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.read("tyrum_gateway/config/quickstart.yaml").decode() == QUICKSTART
+
+
+def _paths(node: Node, path: str = "", place: tuple[str, ...] = ()) -> list[str]:
+    match node:
+        case Scalar():
+            return []
+        case Sequence(items=items):
+            return [found for item in items for found in _paths(item, f"{path}[]", (*place, "[]"))]
+        case Mapping(entries=entries):
+            found = []
+            for name, entry in entries.items():
+                free = place in FREE_NAMES
+                below = f"{path}.{'NAME' if free else name}".lstrip(".")
+                found += [] if free else [below]
+                if below not in {"secrets", "providers.NAME.config", "providers.NAME.secrets"}:
+                    found += _paths(entry.value, below, (*place, name))
+            return found
+
+
+def test_the_reference_shows_every_key_once() -> None:
+    """The reference file holds every key of the format, and none twice but the kind of each model."""
+    root = read_document(REFERENCE.read_bytes(), "f").root
+    assert root is not None
+    shown = _paths(root)
+    assert sorted(set(shown)) == sorted(key.path for key in keys())
+    assert {path for path in shown if shown.count(path) > 1} == {"models.NAME.kind"}
+
+
+def test_the_reference_explains_every_key() -> None:
+    """Every key of the format has a meaning on the generated page."""
+    assert [key.path for key in keys() if not key.description] == []
+
+
+def test_the_page_is_up_to_date() -> None:
+    """docs/reference/config.md is what the model generates."""
+    page = (ROOT / "docs/reference/config.md").read_text(encoding="utf-8")
+    assert page == render(), (
+        "run .venv/bin/python -m tyrum_gateway.config.reference > docs/reference/config.md"
+    )
+
+
+@pytest.mark.parametrize("file", [REFERENCE, ROOT / "examples/quickstart.yaml"], ids=lambda file: file.name)
+def test_examples_are_valid_as_they_are(file: Path) -> None:
+    """Each example passes validation where it lies, without preparation."""
+    check_file(file, environment={})
+
+
+def test_yaml_in_the_documentation_has_the_right_shape() -> None:
+    """Each YAML block of the documentation that shows configuration is accepted over the quickstart."""
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("providers/*/README.md")]:
+        for block in re.findall(r"^```ya?ml\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
+            content = content_of(block)
+            if set(content) <= set(ConfigFile.model_fields):
+                ConfigFile.model_validate(content_of(QUICKSTART) | content)
+
+
+def test_the_schema_accepts_what_validation_accepts() -> None:
+    """Editors that use the JSON Schema agree with the examples and refuse an unknown key."""
+    validator = jsonschema.Draft202012Validator(json_schema())
+    jsonschema.Draft202012Validator.check_schema(json_schema())
+    for file in (REFERENCE, ROOT / "examples/quickstart.yaml"):
+        assert not list(validator.iter_errors(content_of(file.read_text(encoding="utf-8"))))
+    assert list(validator.iter_errors(content_of(QUICKSTART) | {"unknown": 1}))
