@@ -1,0 +1,238 @@
+"""Between isolation messages and plain values (wire edge).
+
+Invariant: an answer with a missing REQUIRED field, an unknown enum value or a broken limit never becomes a
+value; it raises `ContractViolation` naming the field.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tyrum.isolation.v1 import isolation_pb2
+from tyrum.provider.v1 import binding_pb2
+from tyrum_provider_host.control_client import ContractViolation
+from tyrum_provider_host.errors import MAX_TEXT
+from tyrum_provider_host.isolation_types import (
+    Claim,
+    ClaimStatus,
+    EndCause,
+    FileReference,
+    OperationContext,
+    OutputChunk,
+    OutputStream,
+    Posture,
+    Process,
+    ProcessResult,
+    ProcessSpec,
+    ProcessState,
+    StreamSummary,
+)
+from tyrum_provider_host.logs import sanitise
+
+MAX_CHUNK_BYTES = 256 * 1024
+MAX_EVIDENCE_BYTES = 128 * 1024
+MAX_HANDLE_BYTES = 4 * 1024
+MAX_CLAIMS = 256
+MAX_NOTES = 16
+
+_STATES = {
+    isolation_pb2.PROCESS_STATE_RUNNING: ProcessState.RUNNING,
+    isolation_pb2.PROCESS_STATE_ENDED: ProcessState.ENDED,
+}
+_CAUSES = {
+    isolation_pb2.END_CAUSE_EXITED: EndCause.EXITED,
+    isolation_pb2.END_CAUSE_SIGNALED: EndCause.SIGNALED,
+    isolation_pb2.END_CAUSE_WALL_TIME: EndCause.WALL_TIME,
+    isolation_pb2.END_CAUSE_OUTPUT_LIMIT: EndCause.OUTPUT_LIMIT,
+    isolation_pb2.END_CAUSE_CANCELLED: EndCause.CANCELLED,
+    isolation_pb2.END_CAUSE_PROVIDER_GONE: EndCause.PROVIDER_GONE,
+    isolation_pb2.END_CAUSE_START_FAILED: EndCause.START_FAILED,
+    isolation_pb2.END_CAUSE_LOST: EndCause.LOST,
+}
+_CLAIM_STATUSES = {
+    isolation_pb2.CLAIM_STATUS_PROVED: ClaimStatus.PROVED,
+    isolation_pb2.CLAIM_STATUS_UNPROVED: ClaimStatus.UNPROVED,
+    isolation_pb2.CLAIM_STATUS_UNAVAILABLE: ClaimStatus.UNAVAILABLE,
+    isolation_pb2.CLAIM_STATUS_NOT_ENFORCED: ClaimStatus.NOT_ENFORCED,
+}
+_STREAMS = {
+    OutputStream.STDOUT: isolation_pb2.OUTPUT_STREAM_STDOUT,
+    OutputStream.STDERR: isolation_pb2.OUTPUT_STREAM_STDERR,
+}
+
+
+def context_message(context: OperationContext) -> binding_pb2.OperationContext:
+    """Build the context that every domain call carries."""
+    return binding_pb2.OperationContext(
+        binding=binding_pb2.Binding(
+            binding_id=context.binding_id,
+            provider_id=context.provider_id,
+            profile=context.profile,
+            contract_major=context.contract_major,
+        ),
+        actor=context.actor,
+        traceparent=context.traceparent,
+    )
+
+
+def spec_message(spec: ProcessSpec) -> isolation_pb2.ProcessSpec:
+    """Build the specification; this is the one place that reveals secret environment variables."""
+    return isolation_pb2.ProcessSpec(
+        program=_file_message(spec.program),
+        argv=spec.argv,
+        env=spec.env,
+        secret_env={name: secret.reveal() for name, secret in spec.secret_env.items()},
+        workspace=isolation_pb2.Workspace(
+            path=spec.workspace.path, device=spec.workspace.device, inode=spec.workspace.inode
+        ),
+        cwd=spec.cwd,
+        stdin=spec.stdin,
+        operands=[_file_message(operand) for operand in spec.operands],
+        limits=isolation_pb2.ProcessLimits(
+            wall_time=duration_message(spec.limits.wall_time),
+            output_bytes=spec.limits.output_bytes,
+            kill_grace=duration_message(spec.limits.kill_grace),
+        ),
+        required_claims=spec.required_claims,
+        durable=spec.durable,
+    )
+
+
+def stream_value(stream: OutputStream) -> isolation_pb2.OutputStream.ValueType:
+    """Name the stream on the wire."""
+    return _STREAMS[stream]
+
+
+def duration_message(value: timedelta) -> Duration:
+    """Convert a duration exactly."""
+    message = Duration()
+    message.FromTimedelta(value)
+    return message
+
+
+def process(message: isolation_pb2.Process) -> Process:
+    """Check and convert a process.
+
+    Raises:
+        ContractViolation: a field is missing or breaks its limits.
+    """
+    state = _STATES.get(message.state)
+    if state is None:
+        raise ContractViolation("`process.state` is missing or unknown")
+    ended = message.HasField("result")
+    if ended != (state is ProcessState.ENDED):
+        raise ContractViolation("`process.result` must be present exactly when the state is ENDED")
+    if not 0 < len(message.handle) <= MAX_HANDLE_BYTES:
+        raise ContractViolation(
+            f"`process.handle` has {len(message.handle)} bytes, 1 to {MAX_HANDLE_BYTES} are allowed"
+        )
+    if not message.handle_version:
+        raise ContractViolation("`process.handle_version` is missing")
+    return Process(
+        process_id=sanitise(message.process_id, 64),
+        operation_id=sanitise(message.operation_id, 64),
+        state=state,
+        handle=message.handle,
+        handle_version=message.handle_version,
+        started_at=timestamp(message, "started_at"),
+        result=_result(message.result) if ended else None,
+    )
+
+
+def chunk(message: isolation_pb2.ReadOutputResponse) -> OutputChunk:
+    """Check and convert one chunk.
+
+    Raises:
+        ContractViolation: it is larger than 256 KiB.
+    """
+    if len(message.data) > MAX_CHUNK_BYTES:
+        raise ContractViolation(f"`data` has {len(message.data)} bytes, at most {MAX_CHUNK_BYTES}")
+    return OutputChunk(message.offset, message.data, message.dropped_before, message.eof)
+
+
+def posture(message: isolation_pb2.GetPostureResponse) -> Posture:
+    """Check and convert the posture.
+
+    Raises:
+        ContractViolation: a claim has no name or status, or is there twice.
+    """
+    if not 1 <= len(message.claims) <= MAX_CLAIMS:
+        raise ContractViolation(f"`claims` has {len(message.claims)} entries, 1 to {MAX_CLAIMS} are allowed")
+    claims = []
+    for item in message.claims:
+        name, status = sanitise(item.name, 64), _CLAIM_STATUSES.get(item.status)
+        if not name or status is None:
+            raise ContractViolation(f"claim `{name}` has no name, or a missing or unknown status")
+        claims.append(Claim(name, status, sanitise(item.mechanism, MAX_TEXT)))
+    if len({claim.name for claim in claims}) != len(claims):
+        raise ContractViolation("`claims` has a name twice")
+    notes = tuple(sanitise(note, MAX_TEXT) for note in message.notes[:MAX_NOTES])
+    return Posture(tuple(claims), message.run_uid, message.shares_gateway_user, notes)
+
+
+def timestamp(
+    message: isolation_pb2.Process | isolation_pb2.ProcessResult | isolation_pb2.NeverStarted, name: str
+) -> datetime:
+    """Read a REQUIRED timestamp field.
+
+    Raises:
+        ContractViolation: it is missing or out of range.
+    """
+    if not message.HasField(name):  # type: ignore[arg-type]
+        raise ContractViolation(f"`{name}` is missing")
+    value: Timestamp = getattr(message, name)
+    try:
+        return value.ToDatetime(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise ContractViolation(f"`{name}` is out of range") from None
+
+
+def state(value: isolation_pb2.ProcessState.ValueType) -> ProcessState:
+    """Convert a state.
+
+    Raises:
+        ContractViolation: it is missing or unknown.
+    """
+    try:
+        return _STATES[value]
+    except KeyError:
+        raise ContractViolation("`state` is missing or unknown") from None
+
+
+def _file_message(reference: FileReference) -> isolation_pb2.FileReference:
+    return isolation_pb2.FileReference(path=reference.path, sha256=reference.sha256)
+
+
+def _result(message: isolation_pb2.ProcessResult) -> ProcessResult:
+    cause = _CAUSES.get(message.cause)
+    if cause is None:
+        raise ContractViolation("`result.cause` is missing or unknown")
+    try:
+        duration = message.duration.ToTimedelta()
+    except (ValueError, OverflowError):
+        raise ContractViolation("`result.duration` is out of range") from None
+    return ProcessResult(
+        cause=cause,
+        exit_code=message.exit_code if message.HasField("exit_code") else None,
+        signal=message.signal if message.HasField("signal") else None,
+        ended_at=timestamp(message, "ended_at"),
+        duration=duration,
+        stdout=_summary(message.stdout, "stdout"),
+        stderr=_summary(message.stderr, "stderr"),
+        tree_empty=message.tree_empty,
+    )
+
+
+def _summary(message: isolation_pb2.StreamSummary, name: str) -> StreamSummary:
+    if max(len(message.head), len(message.tail)) > MAX_EVIDENCE_BYTES:
+        raise ContractViolation(
+            f"`result.{name}` carries more than {MAX_EVIDENCE_BYTES} bytes of head or tail"
+        )
+    return StreamSummary(
+        total_bytes=message.total_bytes,
+        sha256=sanitise(message.sha256, 64),
+        head=message.head,
+        tail=message.tail,
+        dropped_bytes=message.dropped_bytes,
+    )

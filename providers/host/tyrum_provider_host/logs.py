@@ -1,0 +1,171 @@
+"""What a provider writes to standard output and standard error: kept as a short, bounded, redacted log.
+
+Invariant: output is never protocol, never shows a secret that the host gave to the provider, and can neither
+stall the provider below the drained rate nor cost the host more than a fixed share of its time.
+"""
+
+import asyncio
+import os
+import re
+from collections import deque
+from collections.abc import Iterable
+
+from tyrum_provider_host.spec import MASK
+
+MAX_LINES = 200
+MAX_LINE_BYTES = 8 * 1024
+KEPT_BYTES_PER_SECOND = 64 * 1024
+DRAINED_BYTES_PER_SLICE = 1024 * 1024
+SLICE_SECONDS = 0.1
+_READ_BYTES = 64 * 1024
+_SHORTEST_REDACTED = 4
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def sanitise(text: str, limit: int) -> str:
+    """Make provider-written text safe to show: control and bidirectional characters out, length capped."""
+    clean = _CONTROL.sub("", text.replace("\r", "").replace("\n", " ").replace("\t", " "))
+    return clean if len(clean) <= limit else clean[: limit - 1] + "…"
+
+
+class LogRing:
+    """The last lines of one provider instance, oldest first."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=MAX_LINES)
+        self._secrets: list[bytes] = []
+        self._dropped = 0
+        self._allowance = float(KEPT_BYTES_PER_SECOND)
+        self._refilled = asyncio.get_running_loop().time()
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The kept lines; the last one says how many bytes were dropped, if any were."""
+        kept = tuple(self._lines)
+        return (*kept, f"[{self._dropped} bytes of output dropped]") if self._dropped else kept
+
+    def redact(self, values: Iterable[str]) -> None:
+        """Mask these values, and each longer line of them, in everything that is written from now on."""
+        for value in values:
+            for part in {value, *value.splitlines()}:
+                if len(part) >= _SHORTEST_REDACTED:
+                    self._secrets.append(part.encode("utf-8", "surrogateescape"))
+        self._secrets.sort(key=len, reverse=True)
+
+    @property
+    def longest_secret(self) -> int:
+        """Bytes of the longest masked value."""
+        return len(self._secrets[0]) if self._secrets else 0
+
+    def add(self, stream: str, line: bytes) -> None:
+        """Keep one line, unless the rate limit is exceeded."""
+        now = asyncio.get_running_loop().time()
+        self._allowance = min(
+            KEPT_BYTES_PER_SECOND, self._allowance + (now - self._refilled) * KEPT_BYTES_PER_SECOND
+        )
+        self._refilled = now
+        if len(line) > self._allowance:
+            self._dropped += len(line)
+            return
+        self._allowance -= len(line) + 1
+        for secret in self._secrets:
+            line = line.replace(secret, MASK.encode())
+        text = sanitise(line.decode("utf-8", "replace"), MAX_LINE_BYTES)
+        self._lines.append(f"{stream}: {text}")
+
+    def drop(self, count: int) -> None:
+        """Count bytes that were read and not kept."""
+        self._dropped += count
+
+
+class LogReader:
+    """Drains one pipe of the provider into a ring until it ends or the reader is closed."""
+
+    def __init__(self, stream: str, descriptor: int, ring: LogRing) -> None:
+        self._stream, self._descriptor, self._ring = stream, descriptor, ring
+        self._loop = asyncio.get_running_loop()
+        self._partial = bytearray()
+        self._skipping = False
+        self._slice_end = 0.0
+        self._slice_bytes = 0
+        self._resume: asyncio.TimerHandle | None = None
+        self._open = True
+        os.set_blocking(descriptor, False)
+        self._loop.add_reader(descriptor, self._readable)
+
+    def close(self) -> None:
+        """Take what is there without waiting, then close the pipe. Idempotent."""
+        if not self._open:
+            return
+        self._slice_end, self._slice_bytes = self._loop.time() + SLICE_SECONDS, 0
+        while self._open and self._slice_bytes < DRAINED_BYTES_PER_SLICE:
+            if not self._read():
+                break
+        self._finish()
+
+    def _readable(self) -> None:
+        now = self._loop.time()
+        if now >= self._slice_end:
+            self._slice_end, self._slice_bytes = now + SLICE_SECONDS, 0
+        self._read()
+        if self._open and self._slice_bytes >= DRAINED_BYTES_PER_SLICE:
+            # A provider that floods is slowed down here, so that it cannot take the host's only loop.
+            self._loop.remove_reader(self._descriptor)
+            self._resume = self._loop.call_at(self._slice_end, self._continue)
+
+    def _continue(self) -> None:
+        self._resume = None
+        if self._open:
+            self._loop.add_reader(self._descriptor, self._readable)
+
+    def _read(self) -> bool:
+        try:
+            data = os.read(self._descriptor, _READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._finish()
+            return False
+        self._slice_bytes += len(data)
+        self._split(data)
+        return True
+
+    def _split(self, data: bytes) -> None:
+        # A cut must not leave the beginning of a secret behind, so the kept part ends that much earlier.
+        capacity = MAX_LINE_BYTES + self._ring.longest_secret
+        *complete, rest = data.split(b"\n")
+        for piece in complete:
+            if self._skipping:
+                self._ring.drop(len(piece) + 1)
+                self._skipping = False
+                continue
+            self._partial += piece
+            self._flush(capacity)
+        if self._skipping:
+            self._ring.drop(len(rest))
+            return
+        self._partial += rest
+        if len(self._partial) > capacity:
+            self._flush(capacity)
+            self._skipping = True
+
+    def _flush(self, capacity: int) -> None:
+        line = bytes(self._partial)
+        self._partial.clear()
+        if len(line) > capacity:
+            self._ring.drop(len(line) - MAX_LINE_BYTES)
+            line = line[:capacity]
+        self._ring.add(self._stream, line)
+
+    def _finish(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        if self._resume is not None:
+            self._resume.cancel()
+        self._loop.remove_reader(self._descriptor)
+        os.close(self._descriptor)
+        if self._partial and not self._skipping:
+            self._flush(MAX_LINE_BYTES + self._ring.longest_secret)
