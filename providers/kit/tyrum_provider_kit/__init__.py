@@ -5,11 +5,7 @@ An author writes a class with the members of `Provider` and calls `run`; the kit
 the one error shape (ARCH-29). Providers in other languages need the contracts and the handshake vectors only.
 """
 
-import os
-
-# gRPC reads this once, when its core starts: without it, children of a provider may crash in fork handlers.
-os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
-
+import tyrum_provider_kit._fork_support  # noqa: F401 - must come first, it says why
 from tyrum_provider_kit.definition import (
     Cardinality,
     DeploymentMode,

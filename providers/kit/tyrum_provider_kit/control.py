@@ -85,13 +85,13 @@ class ControlService(control_pb2_grpc.ProviderControlServiceServicer):
         control_version = min(CONTROL_VERSIONS[1], request.control_versions.max)
         if control_version < max(CONTROL_VERSIONS[0], request.control_versions.min):
             raise self._incompatible(request, "control version")
-        contract = convert.contract_message(self._definition.contract)
-        if all(offered.kind != contract.kind for offered in request.contracts):
+        own = self._definition.contract
+        if all(offered.kind != own.kind for offered in request.contracts):
             raise self._incompatible(request, "kind")
-        if contract not in request.contracts:
+        if not any(convert.names_contract(offered, own) for offered in request.contracts):
             raise self._incompatible(request, "contract")
         _log.info("handshake with host %r", request.host_version)
-        return self._proved(request, control_version, contract)
+        return self._proved(request, control_version, convert.contract_message(own))
 
     def _proved(
         self,

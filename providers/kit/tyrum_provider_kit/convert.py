@@ -159,6 +159,16 @@ def contract_message(contract: values.Contract) -> control_pb2.ContractVersion:
     )
 
 
+def names_contract(offered: control_pb2.ContractVersion, own: values.Contract) -> bool:
+    """Tell whether the host offers exactly this contract."""
+    return (offered.kind, offered.major, offered.minor, offered.digest) == (
+        own.kind,
+        own.major,
+        own.minor,
+        own.digest,
+    )
+
+
 def descriptor_message(definition: values.ProviderDefinition) -> control_pb2.Descriptor:
     """Spell the descriptor."""
     return control_pb2.Descriptor(

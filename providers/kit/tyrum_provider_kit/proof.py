@@ -67,7 +67,7 @@ class Credentials:
 
     def accepts(self, bearer: str) -> bool:
         """Compare a presented bearer in constant time."""
-        return hmac.compare_digest(bearer.encode(errors="surrogateescape"), self.bearer.encode())
+        return hmac.compare_digest(bearer.encode(errors="replace"), self.bearer.encode())
 
 
 def decode_token(text: str) -> bytes:

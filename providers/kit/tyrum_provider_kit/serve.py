@@ -17,6 +17,7 @@ from grpc_health.v1 import health_pb2_grpc
 
 from tyrum.provider.v1 import control_pb2_grpc
 from tyrum_provider_kit import lifeline
+from tyrum_provider_kit._fork_support import restart_if_too_late
 from tyrum_provider_kit.control import ControlService
 from tyrum_provider_kit.environment import (
     SOCKET,
@@ -64,6 +65,7 @@ def run(provider: Provider) -> int:
 
 def run_with(provider: Provider, control: Callable[..., ControlService]) -> int:
     """Do what `run` does with another control service, for conformance's deliberately bad providers."""
+    restart_if_too_late()
     formatter = log_to_stderr()
     # A handler instead of SIG_IGN, which children would inherit: the terminal's Ctrl-C is for the host alone.
     signal.signal(signal.SIGINT, lambda *_: None)
