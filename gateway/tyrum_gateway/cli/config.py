@@ -1,85 +1,129 @@
-"""`tyrum config`: check, explain and show the configuration file; no gateway has to run."""
+"""`tyrum config`: check, explain and show the configuration file; no gateway has to run.
 
+Invariant: what is printed never holds a secret, nor any value of a file that was refused.
+"""
+
+import asyncio
 import json
 import os
-from enum import StrEnum
+import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tyrum_gateway.config import ConfigProblems, check_file, quickstart_path
+from tyrum_gateway.cli.failure import ExitCode, Failure
+from tyrum_gateway.cli.options import Output, sub_app
+from tyrum_gateway.cli.output import Format, emit, say
+from tyrum_gateway.config import ConfigProblems, check_file, load_settings, quickstart_path
 from tyrum_gateway.config.schema import json_schema
 from tyrum_gateway.config.show import Effective, effective
 
-config_app = typer.Typer(help="Check, explain and show the configuration file.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from tyrum_provider_host.status import ProviderStatus
 
+config_app = sub_app("Validate and explain the configuration file.")
 
-class Output(StrEnum):
-    """How results are printed."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-ConfigFile = Annotated[
-    Path | None, typer.Argument(metavar="[FILE]", help="Configuration file; by default the quickstart.")
+File = Annotated[
+    Path | None, typer.Argument(metavar="[FILE]", help="Configuration file. Default: the quickstart.")
 ]
-OutputOption = Annotated[Output, typer.Option("--output", help="Form of the result.")]
 
 
 @config_app.command()
-def validate(file: ConfigFile = None, output: OutputOption = Output.TEXT) -> None:
-    """Check a configuration file and print every problem by position; exit code 3 when there is one."""
+def validate(
+    file: File = None,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Also start the providers and see whether each is admitted.")
+    ] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """Check a file and print every problem as `file:line:column: path: message`; exit code 3 when there is any."""
     path = file or quickstart_path()
     try:
         check_file(path, environment=os.environ)
     except ConfigProblems as problems:
-        _print_problems(problems, output)
-        raise typer.Exit(problems.exit_code) from None
-    if output is Output.JSON:
-        _print_json({"valid": True, "problems": []})
+        raise _told(problems, output) from None
+    statuses = _probe(path) if probe else ()
+    if output is Format.JSON:
+        providers = {"providers": [_status_json(status) for status in statuses]} if probe else {}
+        emit({"valid": True, "problems": []} | providers, output)
+    elif output is Format.JSONL:
+        for status in statuses:
+            emit(_status_json(status), output)
     else:
-        typer.echo(f"{path}: valid")
+        say(f"{path}: valid")
+        for status in statuses:
+            say(f"{status.name}: {status.lifecycle}" + (f": {status.reason}" if status.reason else ""))
+    refused = [status.name for status in statuses if not _is_admitted(status)]
+    if refused:
+        raise Failure(f"not admitted: {', '.join(refused)}", code=ExitCode.PROVIDER_UNAVAILABLE)
 
 
 @config_app.command()
 def schema() -> None:
-    """Print the JSON Schema of the configuration file, for editors."""
-    _print_json(json_schema())
+    """Print the JSON Schema of the file, for editors."""
+    emit(json_schema(), Format.JSON)
 
 
 @config_app.command()
-def show(file: ConfigFile = None, output: OutputOption = Output.TEXT) -> None:
+def show(file: File = None, output: Output = Format.TEXT) -> None:
     """Print every setting in force and whether the file or a default decided it; secrets are `***`."""
     try:
         checked = check_file(file or quickstart_path(), environment=os.environ)
     except ConfigProblems as problems:
-        _print_problems(problems, output)
-        raise typer.Exit(problems.exit_code) from None
+        raise _told(problems, output) from None
     settings = list(effective(checked.content))
-    if output is Output.JSON:
-        _print_json([setting.as_json() for setting in settings])
-    else:
-        for setting in settings:
-            typer.echo(_line(setting))
+    if output is Format.JSON:
+        emit([setting.as_json() for setting in settings], output)
+        return
+    for setting in settings:
+        if output is Format.JSONL:
+            emit(setting.as_json(), output)
+        else:
+            say(_line(setting))
 
 
 def _line(setting: Effective) -> str:
     fields = setting.as_json()
-    value = fields["value"] if fields["value"] == "***" else json.dumps(fields["value"], ensure_ascii=True)
+    value = fields["value"] if fields["value"] == "***" else json.dumps(fields["value"], ensure_ascii=False)
     return f"{fields['path']} = {value}  ({fields['origin']})"
 
 
-def _print_problems(problems: ConfigProblems, output: Output) -> None:
+def _told(problems: ConfigProblems, output: Format) -> Failure:
+    """Print the problems and return the failure that ends the command."""
     found = problems.problems
-    if output is Output.JSON:
-        _print_json({"valid": False, "problems": [problem.as_json() for problem in found]})
-        return
-    for problem in found:
-        typer.echo(str(problem))
-    typer.echo(f"error: {len(found)} problem{'' if len(found) == 1 else 's'}", err=True)
+    if output is Format.JSON:
+        emit({"valid": False, "problems": [problem.as_json() for problem in found]}, output)
+    for problem in found if output is not Format.JSON else ():
+        if output is Format.JSONL:
+            emit(problem.as_json(), output)
+        else:
+            say(str(problem))
+    count = f"{len(found)} problem{'' if len(found) == 1 else 's'} in the configuration"
+    return Failure(count, code=ExitCode.CONFIG_INVALID)
 
 
-def _print_json(value: object) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=True))
+def _probe(path: Path) -> "tuple[ProviderStatus, ...]":
+    from tyrum_gateway.config.probe import probe  # noqa: PLC0415 - loads gRPC
+
+    with tempfile.TemporaryDirectory(prefix="tyrum-probe-") as directory:
+        settings = load_settings(path, environment=os.environ, state_dir=Path(directory))
+        return asyncio.run(probe(settings))
+
+
+def _is_admitted(status: "ProviderStatus") -> bool:
+    return status.lifecycle.value == "admitted"
+
+
+def _status_json(status: "ProviderStatus") -> dict[str, object]:
+    return {
+        "name": status.name,
+        "kind": status.kind,
+        "admitted": _is_admitted(status),
+        "lifecycle": status.lifecycle.value,
+        "reason": status.reason,
+        "stages": [
+            {"stage": result.stage.value, "passed": result.passed, "detail": result.detail}
+            for result in status.stages
+        ],
+    }

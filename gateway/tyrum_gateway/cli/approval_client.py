@@ -1,0 +1,84 @@
+"""Approvals over gRPC, and how one is shown. Invariant: what is answered is what was shown, by digest."""
+
+import json
+
+from tyrum.approval.v1.approval_pb2 import (
+    Approval,
+    GetApprovalRequest,
+    ListApprovalsRequest,
+    ResolveApprovalRequest,
+)
+from tyrum.chat.v1.event_pb2 import ApprovalOutcome
+from tyrum_gateway.cli.connection import DEADLINE, Gateway
+from tyrum_gateway.cli.output import enum_word, fields, heading, moment, say
+
+_PAGE = 200
+
+
+async def get(gateway: Gateway, approval_id: str) -> Approval:
+    """Read one approval."""
+    response = await gateway.approvals.GetApproval(
+        GetApprovalRequest(approval_id=approval_id), metadata=gateway.metadata, timeout=DEADLINE
+    )
+    return response.approval
+
+
+async def every(gateway: Gateway, *, resolved: bool, conversation_id: str) -> list[Approval]:
+    """Read all approvals, oldest first, through all pages."""
+    found: list[Approval] = []
+    token = ""
+    while True:
+        page = await gateway.approvals.ListApprovals(
+            ListApprovalsRequest(
+                include_resolved=resolved, conversation_id=conversation_id, page_size=_PAGE, page_token=token
+            ),
+            metadata=gateway.metadata,
+            timeout=DEADLINE,
+        )
+        found += page.approvals
+        token = page.next_page_token
+        if not token:
+            return found
+
+
+async def resolve(gateway: Gateway, request: ResolveApprovalRequest) -> Approval:
+    """Answer an approval."""
+    response = await gateway.approvals.ResolveApproval(request, metadata=gateway.metadata, timeout=DEADLINE)
+    return response.approval
+
+
+def outcome_word(approval: Approval) -> str:
+    """Write the outcome for people; `pending` while there is none."""
+    if not approval.outcome:
+        return "pending"
+    return enum_word(ApprovalOutcome.Name(approval.outcome), "APPROVAL_OUTCOME_")
+
+
+def show(approval: Approval, *, subject: bool = False) -> None:
+    """Print what a human decides on; with `subject` the canonical JSON under the digest, too."""
+    heading(f"Approval {approval.approval_id}")
+    say(approval.summary)
+    fields(
+        [
+            ("state", outcome_word(approval)),
+            ("tool", approval.tool),
+            ("asked by rule", approval.rule_id),
+            ("for", approval.requested_by),
+            ("conversation", approval.conversation_id),
+            ("expires", moment(approval.expires_at)),
+            ("resolved by", f"{approval.resolved_by} ({approval.method})" if approval.resolved_by else ""),
+            ("resolved", moment(approval.resolved_at)),
+            ("reason", approval.reason),
+            ("digest", approval.digest),
+        ]
+    )
+    if subject:
+        heading("Subject")
+        say(_indented(approval.subject_json))
+
+
+def _indented(text: str) -> str:
+    try:
+        return json.dumps(json.loads(text), indent=2)
+    except ValueError:
+        return text

@@ -1,0 +1,76 @@
+"""`tyrum chat`: one message, or a conversation at a prompt."""
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tyrum_gateway.cli.failure import ExitCode, Failure
+from tyrum_gateway.cli.options import Address, Output, StateDir, sub_app
+from tyrum_gateway.cli.output import Format, interactive, note
+
+if TYPE_CHECKING:
+    from tyrum_gateway.cli.session import Session
+
+app = sub_app("Talk to an agent.")
+
+
+@app.command()
+def chat(
+    text: Annotated[
+        str | None,
+        typer.Argument(metavar="[TEXT]", help="The message; `-` reads it from stdin. Without it: a prompt."),
+    ] = None,
+    conversation: Annotated[
+        str, typer.Option("--conversation", "-c", metavar="ID", help="Continue this conversation.")
+    ] = "",
+    state_dir: StateDir = None,
+    address: Address = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Talk to an agent.
+
+    On a terminal an approval is asked right here; elsewhere the turn waits until somebody answers it with
+    `tyrum approvals`. Exits with 5 when an approval was denied or expired. Ctrl-C detaches; the turn goes on.
+    """
+    asking = output is Format.TEXT and interactive()
+    if text == "-" or (text is None and not sys.stdin.isatty()):
+        text = sys.stdin.read().strip()
+        if not text:
+            raise Failure("no message", hint='tyrum chat "TEXT"', code=ExitCode.USAGE)
+    from tyrum_gateway.cli.connection import find  # noqa: PLC0415 - imports grpc
+    from tyrum_gateway.cli.session import Session  # noqa: PLC0415
+
+    session = Session(lambda: find(state_dir, address), conversation, output, asking=asking)
+    if text is not None:
+        code = _turn(session, text)
+        if not conversation and session.conversation_id and output is Format.TEXT:
+            note(f"continue: tyrum chat --conversation {session.conversation_id} TEXT")
+        raise typer.Exit(code)
+    session.target()
+    raise typer.Exit(_prompt(session))
+
+
+def _turn(session: "Session", text: str) -> ExitCode:
+    try:
+        return asyncio.run(session.send(text))
+    except KeyboardInterrupt:
+        session.tell_detached()
+        return ExitCode.INTERRUPTED
+
+
+def _prompt(session: "Session") -> ExitCode:
+    import readline  # noqa: F401, PLC0415 - gives `input` line editing and history
+
+    note("Write a message; Ctrl-D ends, Ctrl-C detaches from a running turn.")
+    while True:
+        try:
+            text = input("> ").strip()
+        except EOFError:
+            print()
+            if session.conversation_id:
+                note(f"continue: tyrum chat --conversation {session.conversation_id}")
+            return ExitCode.OK
+        if text and _turn(session, text) is ExitCode.INTERRUPTED:
+            return ExitCode.INTERRUPTED

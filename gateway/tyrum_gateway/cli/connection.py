@@ -1,0 +1,204 @@
+"""Finding the gateway and calling it.
+
+Invariants: the token comes from a file that only its owner can read and leaves the process only through a
+socket of this machine; every unary call has a deadline; an error keeps what the service said about it.
+"""
+
+import ipaddress
+import json
+import os
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import grpc
+import grpc.aio
+from google.rpc.error_details_pb2 import ErrorInfo
+from grpc_status import rpc_status
+
+from tyrum.approval.v1.approval_pb2_grpc import ApprovalServiceStub
+from tyrum.catalog.v1.catalog_pb2_grpc import CatalogServiceStub
+from tyrum.chat.v1.chat_pb2_grpc import ChatServiceStub
+from tyrum_gateway.cli.failure import ExitCode, Failure, from_reason
+
+DEADLINE = 15.0
+"""Seconds that a unary call may take."""
+
+_MESSAGE_LIMIT = 4 * 1024 * 1024
+_OPTIONS = (
+    ("grpc.default_authority", "localhost"),
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.max_receive_message_length", _MESSAGE_LIMIT),
+    ("grpc.max_send_message_length", _MESSAGE_LIMIT),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
+_TOKEN_LIMIT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Which gateway a command talks to, and as whom."""
+
+    address: str
+    token: str
+    state_dir: Path
+
+    def __repr__(self) -> str:
+        """Leave the token out."""
+        return f"Target(address={self.address!r}, state_dir={str(self.state_dir)!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """The services of one gateway with the caller's credential."""
+
+    chat: ChatServiceStub
+    approvals: ApprovalServiceStub
+    catalog: CatalogServiceStub
+    metadata: tuple[tuple[str, str], ...]
+
+
+def default_state_dir() -> Path:
+    """Return the state directory of a gateway that was not told where to keep its state."""
+    return Path("/var/lib/tyrum") if os.geteuid() == 0 else Path.home() / ".local/state/tyrum"
+
+
+def find(state_dir: Path | None, address: str | None) -> Target:
+    """Find the gateway of a state directory, or the one at an explicit address.
+
+    Raises:
+        Failure: No gateway runs there, or the token cannot be used.
+    """
+    directory = (state_dir or default_state_dir()).absolute()
+    found = checked_address(address) if address is not None else _announced(directory)
+    return Target(found, _token(directory), directory)
+
+
+def not_running(directory: Path) -> Failure:
+    """Describe that no gateway answers for a state directory, and how to start one."""
+    return Failure(
+        f"no gateway runs with state directory `{directory}`",
+        hint=f"start one: tyrum serve{_flag(directory)}",
+    )
+
+
+def _flag(directory: Path) -> str:
+    return "" if directory == default_state_dir() else f" --state-dir {directory}"
+
+
+def checked_address(address: str) -> str:
+    """Accept a socket or a loopback address: a bearer token never crosses a network in the clear.
+
+    Raises:
+        Failure: It is neither.
+    """
+    if address.startswith("/"):
+        return f"unix:{address}"
+    if address.startswith("unix:"):
+        return address
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise Failure(
+            f"`{address}` is neither a socket nor a loopback address",
+            hint="use unix:PATH or 127.0.0.1:PORT; TLS for other addresses does not exist yet",
+            code=ExitCode.USAGE,
+        )
+    return address
+
+
+def announcement(directory: Path) -> dict[str, object] | None:
+    """Read `gateway.json` of a state directory; None when there is none or it cannot be read as one."""
+    try:
+        value = json.loads((directory / "gateway.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _announced(directory: Path) -> str:
+    value = announcement(directory)
+    address = value.get("address") if value else None
+    if not isinstance(address, str):
+        raise not_running(directory)
+    return checked_address(address)
+
+
+def token_file(directory: Path) -> Path:
+    """Return where the token is read from."""
+    named = os.environ.get("TYRUM_TOKEN_FILE")
+    return Path(named) if named else directory / "operator.token"
+
+
+def token_problem(path: Path) -> str:
+    """Say why a token file must not be used; empty when it may be."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        return f"cannot read `{path}`: {error.strerror}"
+    if not stat.S_ISREG(status.st_mode):
+        return f"`{path}` is not a regular file"
+    if status.st_mode & 0o077:
+        return f"`{path}` can be read by others (mode {stat.S_IMODE(status.st_mode):04o})"
+    return ""
+
+
+def _token(directory: Path) -> str:
+    path = token_file(directory)
+    if problem := token_problem(path):
+        start = f"a gateway writes it at its first start: tyrum serve{_flag(directory)}"
+        hint = f"chmod 600 {path}" if path.exists() else start
+        raise Failure(problem, hint=hint, code=ExitCode.NOT_AUTHORIZED)
+    try:
+        with path.open(encoding="ascii") as file:
+            token = file.read(_TOKEN_LIMIT).strip()
+    except (OSError, ValueError) as error:
+        raise Failure(f"`{path}` cannot be read as a token", code=ExitCode.NOT_AUTHORIZED) from error
+    if not token.isprintable() or not token or " " in token:
+        raise Failure(f"`{path}` does not hold a token", code=ExitCode.NOT_AUTHORIZED)
+    return token
+
+
+@asynccontextmanager
+async def connect(target: Target) -> AsyncIterator[Gateway]:
+    """Open a channel to a gateway; errors of its services leave the block as `Failure`."""
+    async with grpc.aio.insecure_channel(target.address, options=_OPTIONS) as channel:
+        try:
+            yield Gateway(
+                ChatServiceStub(channel),
+                ApprovalServiceStub(channel),
+                CatalogServiceStub(channel),
+                (("authorization", f"Bearer {target.token}"),),
+            )
+        except grpc.aio.AioRpcError as error:
+            raise describe(error, target) from error
+
+
+def describe(error: grpc.aio.AioRpcError, target: Target) -> Failure:
+    """Turn an error of a call into a failure of the command."""
+    if reason := reason_of(error):
+        return from_reason(reason, error.details() or reason)
+    if error.code() is grpc.StatusCode.UNAVAILABLE:
+        return Failure(
+            f"no gateway answers at `{target.address}`",
+            hint=f"start one: tyrum serve{_flag(target.state_dir)}",
+        )
+    return Failure(f"the call failed: {error.code().name}: {error.details() or 'no details'}")
+
+
+def reason_of(error: grpc.aio.AioRpcError) -> str:
+    """Return the registered reason of an error; empty when the service itself did not answer."""
+    status = rpc_status.from_call(cast("grpc.Call", error))
+    for detail in status.details if status else ():
+        info = ErrorInfo()
+        if detail.Unpack(info):
+            return str(info.reason)
+    return ""

@@ -1,0 +1,67 @@
+"""`tyrum conversations`: the transcript read back, followed and cancelled."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from tyrum_gateway.cli.options import Address, Output, StateDir, sub_app
+from tyrum_gateway.cli.output import Format
+
+app = sub_app("Read, watch and cancel conversations.")
+
+ConversationArgument = Annotated[str, typer.Argument(metavar="CONVERSATION", help="Id, such as conv_….")]
+
+
+@app.command("list")
+def list_conversations(
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many.")] = 50,
+    state_dir: StateDir = None,
+    address: Address = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """List conversations, newest first."""
+    from tyrum_gateway.cli import transcript  # noqa: PLC0415 - imports grpc
+
+    asyncio.run(transcript.list_conversations(transcript.find(state_dir, address), limit, output))
+
+
+@app.command()
+def show(
+    conversation: ConversationArgument,
+    state_dir: StateDir = None,
+    address: Address = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Print the whole transcript of a conversation."""
+    from tyrum_gateway.cli import transcript  # noqa: PLC0415 - imports grpc
+
+    asyncio.run(transcript.show(transcript.find(state_dir, address), conversation, output))
+
+
+@app.command()
+def watch(
+    conversation: ConversationArgument,
+    after: Annotated[int, typer.Option(min=0, help="Last sequence already seen.")] = 0,
+    state_dir: StateDir = None,
+    address: Address = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Follow a conversation from a sequence number on, until Ctrl-C."""
+    from tyrum_gateway.cli import transcript  # noqa: PLC0415 - imports grpc
+
+    asyncio.run(transcript.watch(transcript.find(state_dir, address), conversation, after, output))
+
+
+@app.command()
+def cancel(
+    turn: Annotated[str, typer.Argument(metavar="TURN", help="Id, such as turn_….")],
+    reason: Annotated[str, typer.Option(help="Why, for the transcript.")] = "",
+    state_dir: StateDir = None,
+    address: Address = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Cancel a turn: its process is ended and its approvals are closed."""
+    from tyrum_gateway.cli import transcript  # noqa: PLC0415 - imports grpc
+
+    asyncio.run(transcript.cancel(transcript.find(state_dir, address), turn, reason, output))

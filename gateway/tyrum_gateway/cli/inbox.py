@@ -1,0 +1,77 @@
+"""The approvals inbox over gRPC."""
+
+import typer
+
+from tyrum.approval.v1.approval_pb2 import ANSWER_APPROVE, ANSWER_DENY, Approval, ResolveApprovalRequest
+from tyrum_gateway.cli.approval_client import every, get, outcome_word, resolve, show
+from tyrum_gateway.cli.connection import Target, connect, find
+from tyrum_gateway.cli.failure import Failure
+from tyrum_gateway.cli.output import Format, as_json, emit, emit_all, interactive, moment, note, say, table
+from tyrum_gateway.cli.terminal import shortened
+
+__all__ = ["approve", "deny", "find", "list_approvals", "show_approval"]
+
+_WIDTH = 80
+
+
+async def list_approvals(target: Target, conversation_id: str, output: Format, *, resolved: bool) -> None:
+    """Print the approvals that wait, or all of them."""
+    async with connect(target) as gateway:
+        found = await every(gateway, resolved=resolved, conversation_id=conversation_id)
+    if output is not Format.TEXT:
+        emit_all(found, output)
+        return
+    rows = [
+        (item.approval_id, outcome_word(item), moment(item.expires_at), shortened(item.summary, _WIDTH))
+        for item in found
+    ]
+    table(("APPROVAL", "STATE", "EXPIRES", "WHAT"), rows)
+
+
+async def show_approval(target: Target, approval_id: str, output: Format) -> None:
+    """Print one approval with its subject."""
+    async with connect(target) as gateway:
+        approval = await get(gateway, approval_id)
+    if output is Format.TEXT:
+        show(approval, subject=True)
+    else:
+        emit(as_json(approval), output)
+
+
+async def approve(target: Target, approval_id: str, digest: str, reason: str, output: Format) -> None:
+    """Approve what was shown before under `digest`, or what is shown now.
+
+    Raises:
+        Failure: The human at the terminal did not confirm, or the gateway refused the answer.
+    """
+    async with connect(target) as gateway:
+        if not digest:
+            approval = await get(gateway, approval_id)
+            digest = approval.digest
+            if approval.outcome:
+                note(f"already {outcome_word(approval)}")
+            elif output is Format.TEXT and interactive():
+                show(approval, subject=True)
+                if not typer.confirm("Approve exactly this?"):
+                    raise Failure("not approved", hint=f"tyrum approvals deny {approval_id}")
+            else:
+                note(f"approving {digest}: {shortened(approval.summary, _WIDTH)}")
+        request = ResolveApprovalRequest(
+            approval_id=approval_id, answer=ANSWER_APPROVE, digest=digest, reason=reason
+        )
+        _print(await resolve(gateway, request), output)
+
+
+async def deny(target: Target, approval_id: str, reason: str, output: Format) -> None:
+    """Deny an approval."""
+    async with connect(target) as gateway:
+        request = ResolveApprovalRequest(approval_id=approval_id, answer=ANSWER_DENY, reason=reason)
+        _print(await resolve(gateway, request), output)
+
+
+def _print(approval: Approval, output: Format) -> None:
+    if output is Format.TEXT:
+        by = f" by {approval.resolved_by} ({approval.method})" if approval.resolved_by else ""
+        say(f"{approval.approval_id} {outcome_word(approval)}{by}")
+    else:
+        emit(as_json(approval), output)

@@ -1,0 +1,17 @@
+"""Entry point of `tyrum`. Invariant: nothing heavy is imported before the command that needs it is known."""
+
+import os
+import sys
+
+
+def main() -> None:
+    """Run the command line and exit with one of the documented codes."""
+    # Providers fork; grpc's own fork handlers would wait for threads that are gone in the child.
+    os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+    from tyrum_gateway.cli.commands import run  # noqa: PLC0415 - after the environment is set
+
+    sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()

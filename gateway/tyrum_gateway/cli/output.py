@@ -1,0 +1,127 @@
+"""Output of commands: data to stdout as text, json or jsonl; messages to stderr.
+
+Invariant: JSON is protobuf's own mapping with the field names of the contracts, in ASCII, so that it is as
+safe on a terminal as text; rich is used only when stdout is a terminal.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from tyrum_gateway.cli.terminal import visible, visible_line
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+    from google.protobuf.timestamp_pb2 import Timestamp
+
+
+class Format(StrEnum):
+    """Forms of output."""
+
+    TEXT = "text"
+    JSON = "json"
+    JSONL = "jsonl"
+
+
+def on_terminal() -> bool:
+    """Whether a human reads stdout."""
+    return sys.stdout.isatty()
+
+
+def interactive() -> bool:
+    """Whether a human can be asked: stdin and stdout are a terminal."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def as_json(message: "Message") -> dict[str, Any]:
+    """Map a message to JSON values; unset fields are present with their default."""
+    from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - heavy
+
+    return MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+
+
+def emit(value: object, form: Format) -> None:
+    """Print one JSON value: indented as a document, or on one line."""
+    print(json.dumps(value, indent=2 if form is Format.JSON else None), flush=True)
+
+
+def emit_all(messages: Iterable["Message"], form: Format) -> None:
+    """Print messages as one JSON array, or one a line."""
+    if form is Format.JSON:
+        emit([as_json(message) for message in messages], form)
+        return
+    for message in messages:
+        emit(as_json(message), form)
+
+
+def say(text: str) -> None:
+    """Print text from anywhere to stdout."""
+    print(visible(text), flush=True)
+
+
+def note(text: str) -> None:
+    """Tell the user something that is not data."""
+    print(visible(text), file=sys.stderr, flush=True)
+
+
+def heading(text: str) -> None:
+    """Print a heading: bold on a terminal."""
+    styled(visible_line(text), "bold")
+
+
+def styled(text: str, style: str, end: str = "\n") -> None:
+    """Print a line in a rich style on a terminal, plainly elsewhere."""
+    if not on_terminal() or "NO_COLOR" in os.environ:
+        print(visible(text), end=end, flush=True)
+        return
+    from rich.console import Console  # noqa: PLC0415 - heavy, and only for terminals
+    from rich.text import Text  # noqa: PLC0415
+
+    Console(highlight=False, soft_wrap=True).print(Text(visible(text), style=style), end=end)
+    sys.stdout.flush()
+
+
+def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print rows under headers: aligned, one line a row where stdout is not a terminal."""
+    cells = [[visible_line(cell) for cell in row] for row in rows]
+    if on_terminal() and "NO_COLOR" not in os.environ:
+        from rich.console import Console  # noqa: PLC0415 - heavy, and only for terminals
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
+        grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        for header in headers:
+            grid.add_column(header, overflow="fold")
+        for row in cells:
+            grid.add_row(*(Text(cell) for cell in row))
+        Console(highlight=False).print(grid)
+        return
+    widths = [max(len(row[column]) for row in [headers, *cells]) for column in range(len(headers))]
+    for row in [list(headers), *cells]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    sys.stdout.flush()
+
+
+def fields(pairs: Iterable[tuple[str, str]]) -> None:
+    """Print `name: value` lines, values aligned; pairs without a value are left out."""
+    present = [(name, value) for name, value in pairs if value]
+    width = max((len(name) for name, _ in present), default=0) + 1
+    for name, value in present:
+        print(f"{name + ':':<{width}} {visible_line(value)}")
+    sys.stdout.flush()
+
+
+def moment(timestamp: "Timestamp") -> str:
+    """Write a time in UTC, to the second; empty when it is not set."""
+    if not timestamp.seconds:
+        return ""
+    return datetime.fromtimestamp(timestamp.seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def enum_word(name: str, prefix: str) -> str:
+    """Write an enum value for people: `TURN_STATE_WAITING_APPROVAL` becomes `waiting approval`."""
+    return name.removeprefix(prefix).lower().replace("_", " ")

@@ -1,0 +1,230 @@
+"""One turn as people see it: text as it is generated and a notice for everything a tool call goes through.
+
+This is the projection `chat.ui-message.stream`: a fold over durable events and deltas. Invariants: no text is
+shown twice, whatever was lost or repeated on the way; the durable message has the last word on an attempt.
+"""
+
+import json
+from dataclasses import dataclass, field
+
+from tyrum.chat.v1.chat_pb2 import SendMessageResponse, WatchResponse
+from tyrum.chat.v1.event_pb2 import (
+    APPROVAL_OUTCOME_APPROVED,
+    APPROVAL_OUTCOME_DENIED,
+    APPROVAL_OUTCOME_EXPIRED,
+    CALL_STATE_DENIED,
+    DECISION_ALLOW,
+    DECISION_DENY,
+    TURN_STATE_UNSPECIFIED,
+    ApprovalOutcome,
+    ApprovalResolved,
+    AssistantMessage,
+    CallState,
+    Event,
+    ProcessOutcome,
+    ToolCallFinished,
+    ToolCallProposed,
+    TurnState,
+)
+from tyrum_gateway.cli.output import enum_word, moment
+from tyrum_gateway.cli.terminal import shortened, visible_line
+
+_ARGUMENT_WIDTH = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Generated text that continues what was shown before."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A line about what happens, already safe to show."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An approval waits for a human."""
+
+    approval_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """An approval has an outcome, from here or from elsewhere."""
+
+    approval_id: str
+
+
+Piece = Text | Notice | Asked | Answered
+
+
+@dataclass(slots=True)
+class _Shown:
+    """What of one attempt is on the screen: always a prefix of its text, in UTF-8 bytes."""
+
+    turn_id: str = ""
+    step: int = 0
+    attempt: int = 0
+    length: int = 0
+
+
+@dataclass(slots=True)
+class TurnView:
+    """Folds a stream of one conversation into pieces to show; items of other turns are left out.
+
+    An empty `turn_id` takes all turns.
+    """
+
+    turn_id: str = ""
+    sequence: int = 0
+    state: "TurnState.ValueType" = TURN_STATE_UNSPECIFIED
+    reason: str = ""
+    refused: bool = False
+    """Whether an approval was denied or expired."""
+    _shown: _Shown = field(default_factory=_Shown)
+    _tools: dict[str, str] = field(default_factory=dict)
+    _reasons: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the turn rests."""
+        return self.state != TURN_STATE_UNSPECIFIED
+
+    def feed(self, item: SendMessageResponse | WatchResponse) -> list[Piece]:
+        """Take the next item of a stream."""
+        if item.HasField("event"):
+            return self.event(item.event)
+        if item.HasField("delta"):
+            delta = item.delta
+            if self._mine(delta.turn_id):
+                return self._text(delta.turn_id, delta.step, delta.attempt, delta.offset, delta.text)
+        elif item.HasField("partial"):
+            partial = item.partial
+            if self._mine(partial.turn_id):
+                return self._text(
+                    partial.turn_id, partial.step, partial.attempt, partial.offset, partial.text
+                )
+        # A gap needs nothing: text behind it does not continue what is shown and waits for the message.
+        return []
+
+    def event(self, event: Event) -> list[Piece]:
+        """Take the next durable event; one that was seen before is left out."""
+        if event.sequence <= self.sequence:
+            return []
+        self.sequence = event.sequence
+        if not self._mine(event.turn_id):
+            return []
+        match event.WhichOneof("payload"):
+            case "assistant_message":
+                return self._message(event.turn_id, event.assistant_message)
+            case "tool_call_proposed":
+                return [self._proposed(event.tool_call_proposed)]
+            case "tool_call_decided":
+                decided = event.tool_call_decided
+                rule = f"rule `{visible_line(decided.rule_id)}`"
+                if decided.decision == DECISION_ALLOW:
+                    return [self._notice(decided.call_id, "allowed", f"by {rule}")]
+                if decided.decision == DECISION_DENY:
+                    self._reasons[decided.call_id] = f"by {rule}: {visible_line(decided.reason)}"
+                return []
+            case "approval_requested":
+                asked = event.approval_requested
+                until = f"for approval {asked.approval_id}, until {moment(asked.expires_at)}"
+                return [self._notice(asked.call_id, "waiting", until), Asked(asked.approval_id)]
+            case "approval_resolved":
+                return self._resolved(event.approval_resolved)
+            case "tool_call_started":
+                started = event.tool_call_started
+                return [self._notice(started.call_id, "running", started.process_id or started.operation_id)]
+            case "tool_call_finished":
+                return [self._finished(event.tool_call_finished)]
+            case "attempt_abandoned":
+                why = visible_line(event.attempt_abandoned.reason)
+                return [Notice(f"[starting over] {why}")]
+            case "turn_finished":
+                self.state = event.turn_finished.state
+                self.reason = event.turn_finished.reason
+            case "user_message" | None:
+                pass
+        return []
+
+    def _mine(self, turn_id: str) -> bool:
+        return not self.turn_id or turn_id == self.turn_id
+
+    def _text(self, turn_id: str, step: int, attempt: int, offset: int, text: str) -> list[Piece]:
+        shown = self._shown
+        if turn_id == shown.turn_id and (step, attempt) < (shown.step, shown.attempt):
+            return []
+        if (turn_id, step, attempt) != (shown.turn_id, shown.step, shown.attempt):
+            shown = self._shown = _Shown(turn_id, step, attempt)
+        data = text.encode()
+        if offset > shown.length or offset + len(data) <= shown.length:
+            return []
+        new = data[shown.length - offset :].decode(errors="replace")
+        shown.length = offset + len(data)
+        return [Text(new)]
+
+    def _message(self, turn_id: str, message: AssistantMessage) -> list[Piece]:
+        pieces = self._text(turn_id, message.step, message.attempt, 0, message.text)
+        return [*pieces, Notice("[incomplete] the model was cut off")] if message.incomplete else pieces
+
+    def _proposed(self, call: ToolCallProposed) -> Notice:
+        self._tools[call.call_id] = visible_line(call.tool)
+        return self._notice(call.call_id, "proposed", _arguments(call.arguments_json))
+
+    def _resolved(self, resolved: ApprovalResolved) -> list[Piece]:
+        answered = Answered(resolved.approval_id)
+        why = visible_line(resolved.reason)
+        who = ""
+        if resolved.resolved_by:
+            who = f"by {visible_line(resolved.resolved_by)} ({visible_line(resolved.method)})"
+        text = ": ".join(part for part in (who, why) if part)
+        if resolved.outcome == APPROVAL_OUTCOME_APPROVED:
+            return [answered, self._notice(resolved.call_id, "approved", text)]
+        if resolved.outcome in {APPROVAL_OUTCOME_DENIED, APPROVAL_OUTCOME_EXPIRED}:
+            self.refused = True
+            expired = resolved.outcome == APPROVAL_OUTCOME_EXPIRED
+            self._reasons[resolved.call_id] = "approval expired" if expired else text
+            return [answered]
+        outcome = enum_word(ApprovalOutcome.Name(resolved.outcome), "APPROVAL_OUTCOME_")
+        return [answered, self._notice(resolved.call_id, f"approval {outcome}", why)]
+
+    def _finished(self, finished: ToolCallFinished) -> Notice:
+        if finished.state == CALL_STATE_DENIED:
+            return self._notice(finished.call_id, "denied", self._reasons.get(finished.call_id, ""))
+        state = enum_word(CallState.Name(finished.state), "CALL_STATE_")
+        if finished.HasField("process"):
+            state = f"{state}: {_outcome(finished.process)}"
+        return self._notice(finished.call_id, "finished", state)
+
+    def _notice(self, call_id: str, word: str, text: str) -> Notice:
+        tool = self._tools.get(call_id, "tool")
+        return Notice(f"[{tool} {word}] {text}".rstrip())
+
+
+def _arguments(arguments_json: str) -> str:
+    """Show `{"argv": ["ls", "-l"]}` compactly; anything that is not JSON as it came."""
+    try:
+        text = json.dumps(json.loads(arguments_json), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        text = arguments_json
+    return shortened(text, _ARGUMENT_WIDTH)
+
+
+def _outcome(process: ProcessOutcome) -> str:
+    if process.HasField("exit_code"):
+        end = f"exit {process.exit_code}"
+    elif process.HasField("signal"):
+        end = f"signal {process.signal}"
+    else:
+        end = visible_line(process.cause)
+    if process.cause not in {"exited", "signaled", ""} and end != process.cause:
+        end = f"{visible_line(process.cause)}, {end}"
+    seconds = process.duration.seconds + process.duration.nanos / 1e9
+    output = f"{process.stdout.total_bytes} B out, {process.stderr.total_bytes} B err"
+    return f"{end}, {seconds:.2f} s, {output}"

@@ -1,0 +1,180 @@
+"""A chat client's turn: send, show, ask, survive a lost connection.
+
+Invariants: a message is sent again only under its request id, so never twice; after `accepted` the stream is
+resumed by sequence; leaving never cancels the turn.
+"""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc.aio
+
+from tyrum.chat.v1.chat_pb2 import SendMessageRequest, SendMessageResponse, WatchRequest, WatchResponse
+from tyrum.chat.v1.event_pb2 import TURN_STATE_COMPLETED, TurnState
+from tyrum_gateway.cli.asking import Desk
+from tyrum_gateway.cli.connection import Gateway, Target, connect, describe, reason_of
+from tyrum_gateway.cli.failure import ExitCode, Failure
+from tyrum_gateway.cli.output import Format, as_json, emit, enum_word, note
+from tyrum_gateway.cli.projection import Answered, Asked, Notice, Piece, Text, TurnView
+from tyrum_gateway.cli.screen import Screen
+
+RECONNECT_FOR = 60.0
+"""Seconds for which a lost gateway is looked for."""
+
+_RETRY = 0.25
+
+
+class Session:
+    """One conversation as one client has it."""
+
+    def __init__(
+        self, target: Callable[[], Target], conversation_id: str, output: Format, *, asking: bool
+    ) -> None:
+        self.target = target
+        self.conversation_id = conversation_id
+        self._output = output
+        self._asking = asking
+        self._screen = Screen()
+        self._view = TurnView()
+        self._text: list[str] = []
+        self._events: list[dict[str, Any]] = []
+
+    async def send(self, text: str) -> ExitCode:
+        """Send a message and stay until its turn rests.
+
+        Raises:
+            Failure: The gateway refused the message, or stays away for longer than a minute.
+        """
+        self._view = TurnView()
+        request = SendMessageRequest(
+            conversation_id=self.conversation_id, request_id=f"cli-{uuid.uuid4()}", text=text
+        )
+        async with asyncio.TaskGroup() as group:
+            desk = Desk(self.target, self._screen) if self._asking else None
+            asker = group.create_task(desk.run()) if desk else None
+            await self._follow(request, desk)
+            if asker:
+                asker.cancel()
+        return self._end()
+
+    async def _follow(self, request: SendMessageRequest, desk: Desk | None) -> None:
+        loop = asyncio.get_running_loop()
+        lost_at: float | None = None
+        while not self._view.finished:
+            try:
+                target = self.target()
+                async with connect(target) as gateway:
+                    try:
+                        async for item in self._stream(gateway, request):
+                            if lost_at is not None:
+                                note("reconnected")
+                                lost_at = None
+                            self._take(item, desk)
+                            if self._view.finished:
+                                return
+                    except grpc.aio.AioRpcError as error:
+                        if not _transient(error) or (lost_at is None and not self._view.turn_id):
+                            raise
+                        failure = describe(error, target)
+            except Failure as error:
+                if lost_at is None:
+                    raise
+                failure = error
+            if lost_at is None:
+                lost_at = loop.time()
+                note("connection lost; reconnecting")
+            if loop.time() - lost_at > RECONNECT_FOR:
+                raise Failure(failure.message, hint=self._resume_hint())
+            await asyncio.sleep(_RETRY)
+
+    def _stream(
+        self, gateway: Gateway, request: SendMessageRequest
+    ) -> AsyncIterator[SendMessageResponse | WatchResponse]:
+        if not self._view.turn_id:
+            return aiter(gateway.chat.SendMessage(request, metadata=gateway.metadata))
+        resume = WatchRequest(conversation_id=self.conversation_id, after_sequence=self._view.sequence)
+        return aiter(gateway.chat.Watch(resume, metadata=gateway.metadata))
+
+    def _take(self, item: SendMessageResponse | WatchResponse, desk: Desk | None) -> None:
+        self._record(item)
+        if isinstance(item, SendMessageResponse) and item.HasField("accepted"):
+            self.conversation_id = item.accepted.conversation_id
+            self._view.turn_id = item.accepted.turn_id
+            self._view.sequence = item.accepted.sequence
+            return
+        pieces = self._view.feed(item)
+        if self._output is Format.TEXT:
+            self._screen.show(pieces)
+        for piece in pieces:
+            self._handle(piece, desk)
+
+    def _handle(self, piece: Piece, desk: Desk | None) -> None:
+        match piece:
+            case Asked(approval_id) if desk:
+                desk.ask(approval_id)
+            case Asked(approval_id):
+                note(
+                    f"waiting for approval {approval_id}; answer it elsewhere:\n"
+                    f"  tyrum approvals show {approval_id}\n"
+                    f"  tyrum approvals approve {approval_id}\n"
+                    f"  tyrum approvals deny {approval_id} --reason TEXT"
+                )
+            case Answered(approval_id) if desk:
+                desk.answered(approval_id)
+            case Text() | Notice() | Answered():
+                pass
+
+    def _record(self, item: SendMessageResponse | WatchResponse) -> None:
+        if self._output is Format.JSONL:
+            emit(as_json(item), self._output)
+        event = item.event
+        seen = event.sequence <= self._view.sequence
+        if self._output is Format.JSON and event.turn_id == self._view.turn_id and not seen:
+            self._events.append(as_json(event))
+            if event.HasField("assistant_message"):
+                self._text.append(event.assistant_message.text)
+
+    def _end(self) -> ExitCode:
+        view = self._view
+        self._screen.end_line()
+        state = enum_word(TurnState.Name(view.state), "TURN_STATE_")
+        if self._output is Format.JSON:
+            emit(
+                {
+                    "conversation_id": self.conversation_id,
+                    "turn_id": view.turn_id,
+                    "state": TurnState.Name(view.state),
+                    "reason": view.reason,
+                    "text": "\n".join(text for text in self._text if text),
+                    "events": self._events,
+                },
+                self._output,
+            )
+        if view.state != TURN_STATE_COMPLETED:
+            note(f"error: the turn {state}: {view.reason}" if view.reason else f"error: the turn {state}")
+        if view.refused:
+            return ExitCode.APPROVAL_REFUSED
+        return ExitCode.OK if view.state == TURN_STATE_COMPLETED else ExitCode.FAILURE
+
+    def tell_detached(self) -> None:
+        """Say that the turn goes on, and how to come back to it."""
+        self._screen.end_line()
+        if not self._view.turn_id:
+            note("interrupted before the gateway accepted the message")
+            return
+        note(f"detached; the turn goes on\nhint: {self._resume_hint()}")
+
+    def _resume_hint(self) -> str:
+        view = self._view
+        return (
+            f"follow: tyrum conversations watch {self.conversation_id} --after {view.sequence}\n"
+            f"hint: cancel: tyrum conversations cancel {view.turn_id}"
+        )
+
+
+def _transient(error: grpc.aio.AioRpcError) -> bool:
+    if error.code() is grpc.StatusCode.UNAVAILABLE:
+        return reason_of(error) in {"", "DRAINING"}
+    return error.code() in {grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL} and not reason_of(error)
