@@ -1,0 +1,1 @@
+"""Migrations of the database, applied by alembic when the gateway starts."""

@@ -1,0 +1,108 @@
+"""Query-only connections for reading, from SQLAlchemy's async engine over aiosqlite.
+
+Invariant: nothing here can write, and no call into SQLite happens on the loop's thread. A statement that was
+compiled once runs in one hop to the connection's thread; each sees everything acknowledged before it began.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+from sqlalchemy import URL, event
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool
+
+from tyrum_gateway.domain.errors import StateUnusable
+from tyrum_gateway.storage.connection import BUSY_MILLISECONDS, READER, configure, damage
+from tyrum_gateway.storage.statements import Statement
+
+ANSWER_SECONDS = 10.0
+"""How long a reader waits, for a connection and for the rows."""
+
+_CONNECTIONS = 4
+
+
+class Reads:
+    """Runs reading statements."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._engine = _engine(path)
+        self.reads = 0
+        self.rows = 0
+
+    async def fetch(self, *queries: tuple[Statement, dict[str, Any]]) -> list[Sequence[sqlite3.Row]]:
+        """Run statements one after another on one connection and return the rows of each.
+
+        Raises:
+            StateUnusable: The database failed or did not answer in time.
+        """
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS), self._engine.connect() as connection:
+                driver = (await connection.get_raw_connection()).driver_connection
+                assert isinstance(driver, aiosqlite.Connection)
+                results: list[Sequence[sqlite3.Row]] = [
+                    list(await driver.execute_fetchall(statement.sql, statement.parameters(values)))
+                    for statement, values in queries
+                ]
+        except sqlite3.Error as error:
+            raise damage(self._path, error) from error
+        except DBAPIError as error:
+            raise StateUnusable(
+                f"the database {self._path} cannot be opened: {error.orig}", file=str(self._path)
+            ) from error
+        except (TimeoutError, PoolTimeoutError) as error:
+            raise StateUnusable(
+                f"the database {self._path} did not answer within {ANSWER_SECONDS:.0f} s",
+                file=str(self._path),
+            ) from error
+        self.reads += 1
+        self.rows += sum(map(len, results))
+        return results
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._engine.dispose()
+
+
+def _engine(path: Path) -> AsyncEngine:
+    engine = create_async_engine(
+        URL.create("sqlite+aiosqlite", database=str(path)),
+        connect_args={
+            "isolation_level": None,
+            "cached_statements": 256,
+            "timeout": BUSY_MILLISECONDS / 1_000,
+        },
+        poolclass=AsyncAdaptedQueuePool,
+        pool_size=_CONNECTIONS,
+        max_overflow=0,
+        pool_timeout=ANSWER_SECONDS,
+        # Nothing is ever left open: each statement is its own read transaction.
+        pool_reset_on_return=None,
+        isolation_level="AUTOCOMMIT",
+    )
+
+    def prepare(connection: DBAPIConnection, _record: object) -> None:
+        cursor = connection.cursor()
+        try:
+
+            def first_row(sql: str) -> tuple[object, ...] | None:
+                cursor.execute(sql)
+                row: tuple[object, ...] | None = cursor.fetchone() if cursor.description else None
+                return row
+
+            configure(first_row, READER, path)
+        finally:
+            cursor.close()
+        driver = connection.driver_connection
+        assert isinstance(driver, aiosqlite.Connection)
+        driver.row_factory = sqlite3.Row
+
+    event.listen(engine.sync_engine, "connect", prepare)
+    return engine

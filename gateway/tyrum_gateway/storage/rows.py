@@ -1,0 +1,268 @@
+"""Rows and what they stand for: one pair of functions per record, the one place with names of columns."""
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+from tyrum_gateway.domain.approval import Approval, Outcome, Resolution, Subject
+from tyrum_gateway.domain.binding import Binding, Candidate
+from tyrum_gateway.domain.canonical import canonical_json
+from tyrum_gateway.domain.commit import AuditEntry, Conversation, Evidence
+from tyrum_gateway.domain.ids import (
+    ApprovalId,
+    BindingId,
+    CallId,
+    ConversationId,
+    EntityId,
+    OperationId,
+    PrincipalId,
+    ProcessId,
+    TurnId,
+)
+from tyrum_gateway.domain.ports import BoundOperation, TurnView
+from tyrum_gateway.domain.principal import Principal, Role
+from tyrum_gateway.domain.process import StreamEvidence
+from tyrum_gateway.domain.states import CallState, TurnState
+from tyrum_gateway.domain.transcript import Event
+from tyrum_gateway.domain.turn import Call, Turn
+from tyrum_gateway.storage.codec import decode
+from tyrum_gateway.storage.times import from_microseconds, to_microseconds
+
+Values = Mapping[str, str | int | bytes | None]
+"""Parameters of one statement."""
+
+Id = TypeVar("Id", bound=EntityId)
+
+
+def call_values(call: Call) -> Values:
+    """Return the row of a call."""
+    return {
+        "call_id": call.call_id,
+        "turn_id": call.turn_id,
+        "step": call.step,
+        "position": call.index,
+        "tool": call.tool,
+        "arguments": call.arguments,
+        "state": call.state.value,
+        "rule_id": call.rule_id,
+        "approval_id": call.approval_id,
+        "operation_id": call.operation_id,
+        "process_id": call.process_id,
+        "binding_id": call.binding_id,
+    }
+
+
+def turn_view(rows: Sequence[sqlite3.Row]) -> TurnView:
+    """Read a turn from its row joined with the calls of its present step, in order."""
+    row = rows[0]
+    turn_id = TurnId(row["turn_id"])
+    calls = tuple(
+        Call(
+            call_id=CallId(call["call_id"]),
+            turn_id=turn_id,
+            step=row["step"],
+            index=call["position"],
+            tool=call["tool"],
+            arguments=call["arguments"],
+            state=CallState(call["call_state"]),
+            rule_id=call["rule_id"],
+            approval_id=_optional(ApprovalId, call["approval_id"]),
+            operation_id=_optional(OperationId, call["operation_id"]),
+            process_id=_optional(ProcessId, call["process_id"]),
+            binding_id=_optional(BindingId, call["binding_id"]),
+        )
+        for call in rows
+        if call["call_id"] is not None
+    )
+    turn = Turn(
+        turn_id=turn_id,
+        conversation_id=ConversationId(row["conversation_id"]),
+        principal_id=PrincipalId(row["principal_id"]),
+        state=TurnState(row["state"]),
+        created_at=from_microseconds(row["created_at"]),
+        number=row["number"],
+        version=row["version"],
+        step=row["step"],
+        attempt=row["attempt"],
+        calls=calls,
+        reason=row["reason"],
+    )
+    return TurnView(turn, _moment(row["ended_at"]))
+
+
+def event(row: sqlite3.Row) -> Event:
+    """Read an event from its row joined with the evidence it refers to."""
+    return Event(
+        sequence=row["sequence"],
+        conversation_id=ConversationId(row["conversation_id"]),
+        turn_id=TurnId(row["turn_id"]),
+        created_at=from_microseconds(row["created_at"]),
+        payload=decode(row["kind"], row["payload"], row["content"] or ""),
+    )
+
+
+def conversation(row: sqlite3.Row) -> Conversation:
+    """Read a conversation."""
+    return Conversation(
+        conversation_id=ConversationId(row["conversation_id"]),
+        principal_id=PrincipalId(row["principal_id"]),
+        created_at=from_microseconds(row["created_at"]),
+        updated_at=from_microseconds(row["updated_at"]),
+        last_sequence=row["last_sequence"],
+        title=row["title"],
+    )
+
+
+def approval_values(approval: Approval) -> Values:
+    """Return the row of a question, with its resolution when it has one."""
+    return {
+        "conversation_id": approval.conversation_id,
+        "turn_id": approval.turn_id,
+        "call_id": approval.call_id,
+        "tool": approval.tool,
+        "subject_json": approval.subject.json,
+        "subject_summary": approval.subject.summary,
+        "rule_id": approval.rule_id,
+        "requested_by": approval.requested_by,
+        "created_at": to_microseconds(approval.created_at),
+        "expires_at": to_microseconds(approval.expires_at),
+        **resolution_values(approval),
+    }
+
+
+def resolution_values(approval: Approval) -> Values:
+    """Return the columns that the answer to a question fills."""
+    answer = approval.resolution
+    return {
+        "approval_id": approval.approval_id,
+        "outcome": None if answer is None else answer.outcome.value,
+        "resolved_at": None if answer is None else to_microseconds(answer.resolved_at),
+        "resolved_principal_id": None if answer is None else answer.principal_id,
+        "resolved_by": "" if answer is None else answer.resolved_by,
+        "method": "" if answer is None else answer.method,
+        "resolved_reason": "" if answer is None else answer.reason,
+    }
+
+
+def approval(row: sqlite3.Row) -> Approval:
+    """Read a question."""
+    resolution = None
+    if row["outcome"] is not None:
+        resolution = Resolution(
+            outcome=Outcome(row["outcome"]),
+            resolved_at=from_microseconds(row["resolved_at"]),
+            principal_id=_optional(PrincipalId, row["resolved_principal_id"]),
+            resolved_by=row["resolved_by"],
+            method=row["method"],
+            reason=row["resolved_reason"],
+        )
+    return Approval(
+        approval_id=ApprovalId(row["approval_id"]),
+        conversation_id=ConversationId(row["conversation_id"]),
+        turn_id=TurnId(row["turn_id"]),
+        call_id=CallId(row["call_id"]),
+        tool=row["tool"],
+        subject=Subject(row["subject_json"], row["subject_summary"]),
+        rule_id=row["rule_id"],
+        requested_by=PrincipalId(row["requested_by"]),
+        created_at=from_microseconds(row["created_at"]),
+        expires_at=from_microseconds(row["expires_at"]),
+        resolution=resolution,
+    )
+
+
+def binding_values(binding: Binding, at: datetime) -> Values:
+    """Return the row of a binding committed at a time."""
+    candidate = binding.candidate
+    return {
+        "binding_id": binding.binding_id,
+        "operation_id": binding.operation_id,
+        "kind": candidate.kind,
+        "provider": candidate.provider,
+        "provider_id": candidate.provider_id,
+        "profile": candidate.profile,
+        "contract_major": candidate.contract_major,
+        "contract_minor": candidate.contract_minor,
+        "contract_digest": candidate.contract_digest,
+        "implementation_version": candidate.implementation_version,
+        "artifact_digest": candidate.artifact_digest,
+        "config_digest": candidate.config_digest,
+        "instance_id": candidate.instance_id,
+        "claims": canonical_json(candidate.claims),
+        "created_at": to_microseconds(at),
+    }
+
+
+def bound_operation(row: sqlite3.Row) -> BoundOperation:
+    """Read a binding with the time of its commit."""
+    candidate = Candidate(
+        kind=row["kind"],
+        provider=row["provider"],
+        provider_id=row["provider_id"],
+        profile=row["profile"],
+        contract_major=row["contract_major"],
+        contract_minor=row["contract_minor"],
+        contract_digest=row["contract_digest"],
+        implementation_version=row["implementation_version"],
+        artifact_digest=row["artifact_digest"],
+        config_digest=row["config_digest"],
+        instance_id=row["instance_id"],
+        claims=tuple(json.loads(row["claims"])),
+    )
+    binding = Binding(BindingId(row["binding_id"]), OperationId(row["operation_id"]), candidate)
+    return BoundOperation(binding, from_microseconds(row["created_at"]))
+
+
+def evidence_values(evidence: Evidence) -> Values:
+    """Return the row of what is kept of a call's result."""
+    process = evidence.process
+    return {
+        "call_id": evidence.call_id,
+        "content": evidence.content,
+        "cause": None if process is None else process.cause.value,
+        "exit_code": None if process is None else process.exit_code,
+        "signal": None if process is None else process.signal,
+        "duration": None if process is None else round(process.duration.total_seconds() * 1_000_000),
+        **_stream_values("stdout", None if process is None else process.stdout),
+        **_stream_values("stderr", None if process is None else process.stderr),
+    }
+
+
+def audit_values(entry: AuditEntry, at: datetime) -> Values:
+    """Return the row of an audit entry."""
+    return {
+        "at": to_microseconds(at),
+        "kind": entry.kind,
+        "actor": entry.actor,
+        "subject": entry.subject,
+        "details": canonical_json(entry.details),
+    }
+
+
+def principal(row: sqlite3.Row) -> Principal:
+    """Read a principal that presented a token."""
+    return Principal(
+        principal_id=PrincipalId(row["principal_id"]),
+        name=row["name"],
+        roles=frozenset(Role(role) for role in json.loads(row["roles"])),
+        method="token",
+    )
+
+
+def _stream_values(name: str, stream: StreamEvidence | None) -> Values:
+    return {
+        f"{name}_bytes": None if stream is None else stream.total_bytes,
+        f"{name}_sha256": None if stream is None else stream.sha256,
+        f"{name}_head": None if stream is None else stream.head,
+        f"{name}_tail": None if stream is None else stream.tail,
+    }
+
+
+def _optional(kind: type[Id], text: str | None) -> Id | None:
+    return None if text is None else kind(text)
+
+
+def _moment(count: int | None) -> datetime | None:
+    return None if count is None else from_microseconds(count)

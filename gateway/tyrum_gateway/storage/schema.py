@@ -1,0 +1,102 @@
+"""The schema's version: created, migrated after a backup, or refused when it is newer.
+
+Invariant: a database is migrated whole or not at all, an existing one only after a copy of it was made, and
+nothing is ever reset.
+"""
+
+import os
+import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tyrum_gateway.domain.errors import StateUnusable
+from tyrum_gateway.storage.connection import damage, open_writer
+
+VERSION = 1
+"""Version of the tables in `tables`; the newest migration has this number."""
+
+
+def prepare(path: Path) -> None:
+    """Make sure that the file holds the tables of `VERSION`.
+
+    Raises:
+        StateUnusable: The file is damaged, is another program's, or was written by a newer gateway.
+    """
+    _create(path)
+    connection = open_writer(path)
+    try:
+        found = _version(connection, path)
+        if found > VERSION:
+            raise StateUnusable(
+                f"the database {path} has schema version {found}, this gateway knows {VERSION}: "
+                "use the newer gateway, or restore the backup made before its migration",
+                file=str(path),
+            )
+        if found == VERSION:
+            return
+        if not _empty(connection):
+            back_up(connection, path, found)
+    except sqlite3.Error as error:
+        raise damage(path, error) from error
+    finally:
+        connection.close()
+    # Alembic takes a second to import: only a migration pays for it.
+    from tyrum_gateway.storage.migrations.upgrade import upgrade  # noqa: PLC0415
+
+    upgrade(path)
+
+
+def back_up(connection: sqlite3.Connection, path: Path, version: int) -> Path:
+    """Copy the database beside itself, readable by its owner only, and return the copy's path."""
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    copy = path.with_name(f"{path.name}.backup-{version}-{stamp}")
+    os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    target = sqlite3.connect(copy)
+    try:
+        connection.backup(target)
+    finally:
+        target.close()
+    descriptor = os.open(copy, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    return copy
+
+
+def _create(path: Path) -> None:
+    try:
+        missing = [parent for parent in (path.parent, *path.parent.parents) if not parent.exists()]
+        for parent in reversed(missing):
+            parent.mkdir(mode=0o700)
+        if not path.exists():
+            # The log and its index take over the permissions of the database.
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise StateUnusable(f"the database {path} cannot be created: {error}", file=str(path)) from error
+
+
+def _empty(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchone() is None
+
+
+def _version(connection: sqlite3.Connection, path: Path) -> int:
+    if _empty(connection):
+        return 0
+    table = connection.execute(
+        "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'alembic_version'"
+    ).fetchone()
+    if table is None:
+        raise StateUnusable(
+            f"{path} is a database of another program: configure another file", file=str(path)
+        )
+    row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+    if row is None:
+        return 0
+    text = str(row[0])
+    if not text.isdecimal():
+        raise StateUnusable(
+            f"the database {path} has the unknown schema version `{text[:60]}`, this gateway knows {VERSION}",
+            file=str(path),
+        )
+    return int(text)

@@ -1,0 +1,328 @@
+"""The statements, compiled once when the module is imported.
+
+Invariant: every reading statement finds its rows by an index and returns a bounded number of them; no text
+from outside is ever part of a statement.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Select, Table, bindparam, func, literal_column, select, union_all
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.elements import BindParameter, ClauseElement
+
+from tyrum_gateway.storage.tables import (
+    approvals,
+    audit,
+    bindings,
+    calls,
+    checkpoints,
+    conversations,
+    events,
+    evidence,
+    principals,
+    tokens,
+    turns,
+)
+
+_DIALECT = SQLiteDialect_pysqlite(paramstyle="named")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """SQL text with named parameters."""
+
+    sql: str
+    constants: Mapping[str, Any]
+    """Parameters that the statement brings along."""
+
+    def parameters(self, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Complete the caller's values."""
+        return {**self.constants, **values} if self.constants else values
+
+
+def _compile(statement: ClauseElement) -> Statement:
+    compiled = statement.compile(dialect=_DIALECT)
+    assert isinstance(compiled, SQLCompiler)
+    constants = {name: bind.value for name, bind in compiled.binds.items() if not bind.required}
+    return Statement(str(compiled), constants)
+
+
+def _insert(table: Table) -> Statement:
+    columns = [column.name for column in table.columns if not column.autoincrement or column.name != "id"]
+    return _compile(insert(table).values({name: bindparam(name) for name in columns}))
+
+
+_size: BindParameter[int] = bindparam("size")
+
+# --- writing ---
+
+INSERT_CONVERSATION = _insert(conversations)
+INSERT_TURN = _insert(turns)
+INSERT_BINDING = _insert(bindings)
+INSERT_APPROVAL = _insert(approvals)
+INSERT_EVIDENCE = _insert(evidence)
+INSERT_EVENT = _insert(events)
+INSERT_AUDIT = _insert(audit)
+INSERT_PRINCIPAL = _insert(principals)
+
+_call = insert(calls).values({column.name: bindparam(column.name) for column in calls.columns})
+SAVE_CALL = _compile(
+    _call.on_conflict_do_update(
+        index_elements=[calls.c.call_id],
+        set_={
+            name: _call.excluded[name]
+            for name in ("state", "rule_id", "approval_id", "operation_id", "process_id", "binding_id")
+        },
+    )
+)
+
+_checkpoint = insert(checkpoints).values(
+    {column.name: bindparam(column.name) for column in checkpoints.columns}
+)
+SAVE_CHECKPOINT = _compile(
+    _checkpoint.on_conflict_do_update(
+        index_elements=[checkpoints.c.conversation_id],
+        set_={name: _checkpoint.excluded[name] for name in ("through_turn", "summary")},
+    )
+)
+
+_token = insert(tokens).values({column.name: bindparam(column.name) for column in tokens.columns})
+SAVE_TOKEN = _compile(
+    _token.on_conflict_do_update(
+        index_elements=[tokens.c.token_sha256],
+        set_={"revoked_at": None, "expires_at": None},
+        where=tokens.c.principal_id == _token.excluded.principal_id,
+    )
+)
+REVOKE_OTHER_TOKENS = _compile(
+    tokens.update()
+    .where(
+        tokens.c.principal_id == bindparam("owner"),
+        tokens.c.token_sha256 != bindparam("kept"),
+        tokens.c.revoked_at.is_(None),
+    )
+    .values(revoked_at=bindparam("at"))
+)
+
+OPEN_TURN = _compile(
+    conversations.update()
+    .where(conversations.c.conversation_id == bindparam("conversation"))
+    .values(
+        last_sequence=conversations.c.last_sequence + literal_column("1"),
+        turn_count=conversations.c.turn_count + literal_column("1"),
+        updated_at=bindparam("at"),
+    )
+    .returning(conversations.c.last_sequence, conversations.c.turn_count)
+)
+"""Takes one sequence and one turn number."""
+
+TAKE_SEQUENCES = _compile(
+    conversations.update()
+    .where(conversations.c.conversation_id == bindparam("conversation"))
+    .values(last_sequence=conversations.c.last_sequence + bindparam("count"), updated_at=bindparam("at"))
+    .returning(conversations.c.last_sequence)
+)
+
+MOVE_TURN = _compile(
+    turns.update()
+    .where(turns.c.turn_id == bindparam("turn"), turns.c.version == bindparam("expected"))
+    .values(
+        version=turns.c.version + literal_column("1"),
+        **{name: bindparam(f"new_{name}") for name in ("state", "step", "attempt", "reason", "ended_at")},
+    )
+)
+"""The comparison that guards every transition."""
+
+RESOLVE_APPROVAL = _compile(
+    approvals.update()
+    .where(approvals.c.approval_id == bindparam("approval"), approvals.c.outcome.is_(None))
+    .values(
+        {
+            name: bindparam(f"new_{name}")
+            for name in (
+                "outcome",
+                "resolved_at",
+                "resolved_principal_id",
+                "resolved_by",
+                "method",
+                "resolved_reason",
+            )
+        }
+    )
+)
+
+REQUEST = _compile(
+    select(turns.c.turn_id, turns.c.sequence, turns.c.request_digest).where(
+        turns.c.principal_id == bindparam("principal"), turns.c.request_id == bindparam("request")
+    )
+)
+
+COUNT_UNFINISHED = _compile(
+    select(func.count().label("unfinished")).where(
+        turns.c.conversation_id == bindparam("conversation"), turns.c.ended_at.is_(None)
+    )
+)
+
+PRINCIPAL_BY_NAME = _compile(
+    select(principals.c.principal_id).where(principals.c.name == bindparam("wanted"))
+)
+
+# --- reading ---
+
+# A turn that rests has no present step, so nothing is joined to it.
+_turn_with_calls = (
+    select(
+        turns.c.turn_id,
+        turns.c.conversation_id,
+        turns.c.principal_id,
+        turns.c.state,
+        turns.c.created_at,
+        turns.c.number,
+        turns.c.version,
+        turns.c.step,
+        turns.c.attempt,
+        turns.c.reason,
+        turns.c.ended_at,
+        calls.c.call_id,
+        calls.c.position,
+        calls.c.tool,
+        calls.c.arguments,
+        calls.c.state.label("call_state"),
+        calls.c.rule_id,
+        calls.c.approval_id,
+        calls.c.operation_id,
+        calls.c.process_id,
+        calls.c.binding_id,
+    )
+    .select_from(
+        turns.outerjoin(
+            calls,
+            (calls.c.turn_id == turns.c.turn_id)
+            & (calls.c.step == turns.c.step)
+            & turns.c.ended_at.is_(None),
+        )
+    )
+    .order_by(calls.c.position)
+)
+TURN = _compile(_turn_with_calls.where(turns.c.turn_id == bindparam("turn")))
+_next = (
+    select(turns.c.turn_id)
+    .where(turns.c.conversation_id == bindparam("conversation"), turns.c.ended_at.is_(None))
+    .order_by(turns.c.number)
+    .limit(literal_column("1"))
+    .scalar_subquery()
+)
+NEXT_TURN = _compile(_turn_with_calls.where(turns.c.turn_id == _next))
+
+UNFINISHED = _compile(
+    select(turns.c.conversation_id)
+    .distinct()
+    .where(turns.c.ended_at.is_(None), turns.c.state != literal_column("'waiting_approval'"))
+    .order_by(turns.c.conversation_id)
+)
+
+_with_content = select(
+    events.c.conversation_id,
+    events.c.sequence,
+    events.c.turn_number,
+    events.c.turn_id,
+    events.c.kind,
+    events.c.payload,
+    events.c.created_at,
+    evidence.c.content,
+).select_from(events.outerjoin(evidence, evidence.c.call_id == events.c.evidence_call_id))
+EVENTS = _compile(
+    _with_content.where(
+        events.c.conversation_id == bindparam("conversation"), events.c.sequence > bindparam("after")
+    )
+    .order_by(events.c.sequence)
+    .limit(_size)
+)
+
+
+def _leg(statement: Select[Any]) -> Select[Any]:
+    return select(statement.subquery())
+
+
+WINDOW = _compile(
+    union_all(
+        _leg(
+            _with_content.where(
+                events.c.conversation_id == bindparam("conversation"),
+                events.c.turn_number < bindparam("number"),
+            )
+            .order_by(events.c.turn_number.desc(), events.c.sequence.desc())
+            .limit(_size)
+        ),
+        _leg(
+            _with_content.where(
+                events.c.conversation_id == bindparam("conversation"),
+                events.c.turn_number == bindparam("number"),
+            )
+        ),
+    )
+)
+"""Newest events of earlier turns, and all events of the turn, in no particular order."""
+
+CHECKPOINT = _compile(
+    select(checkpoints.c.through_turn, checkpoints.c.summary).where(
+        checkpoints.c.conversation_id == bindparam("conversation")
+    )
+)
+
+CONVERSATION = _compile(
+    select(conversations).where(conversations.c.conversation_id == bindparam("conversation"))
+)
+NEWEST_CONVERSATIONS = _compile(
+    select(conversations).order_by(conversations.c.conversation_id.desc()).limit(_size)
+)
+CONVERSATIONS_BEFORE = _compile(
+    select(conversations)
+    .where(conversations.c.conversation_id < bindparam("before"))
+    .order_by(conversations.c.conversation_id.desc())
+    .limit(_size)
+)
+
+APPROVAL = _compile(select(approvals).where(approvals.c.approval_id == bindparam("approval")))
+_approvals = (
+    select(approvals)
+    .where(approvals.c.approval_id > bindparam("after"))
+    .order_by(approvals.c.approval_id)
+    .limit(_size)
+)
+_of_conversation = approvals.c.conversation_id == bindparam("conversation")
+_pending = approvals.c.outcome.is_(None)
+APPROVALS = _compile(_approvals)
+APPROVALS_PENDING = _compile(_approvals.where(_pending))
+APPROVALS_OF = _compile(_approvals.where(_of_conversation))
+APPROVALS_PENDING_OF = _compile(_approvals.where(_of_conversation, _pending))
+
+NEXT_EXPIRY = _compile(select(func.min(approvals.c.expires_at).label("expires_at")).where(_pending))
+EXPIRED = _compile(
+    select(approvals)
+    .where(_pending, approvals.c.expires_at <= bindparam("now"))
+    .order_by(approvals.c.expires_at)
+    .limit(_size)
+)
+
+NEWEST_BINDINGS = _compile(select(bindings).order_by(bindings.c.binding_id.desc()).limit(_size))
+BINDINGS_BEFORE = _compile(
+    select(bindings)
+    .where(bindings.c.binding_id < bindparam("before"))
+    .order_by(bindings.c.binding_id.desc())
+    .limit(_size)
+)
+
+PRINCIPAL_BY_TOKEN = _compile(
+    select(principals)
+    .join(tokens, tokens.c.principal_id == principals.c.principal_id)
+    .where(
+        tokens.c.token_sha256 == bindparam("token"),
+        tokens.c.revoked_at.is_(None),
+        tokens.c.expires_at.is_(None) | (tokens.c.expires_at > bindparam("now")),
+    )
+)

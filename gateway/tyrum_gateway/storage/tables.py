@@ -1,0 +1,234 @@
+"""The tables, as the present schema version has them.
+
+Times are integers: microseconds since 1970 in UTC. Invariants kept by the database itself: events and audit
+are append-only, sequences and turn numbers are unique in their conversation, an operation id names one call.
+"""
+
+from sqlalchemy import (
+    DDL,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+    event,
+)
+
+metadata = MetaData()
+
+
+def _text(name: str, *rest: ForeignKey, null: bool = False) -> Column[object]:
+    return Column(name, Text, *rest, nullable=null)
+
+
+def _integer(name: str, *, null: bool = False) -> Column[object]:
+    return Column(name, Integer, nullable=null)
+
+
+def _key(name: str, *rest: ForeignKey) -> Column[object]:
+    return Column(name, Text, *rest, primary_key=True, nullable=False)
+
+
+conversations = Table(
+    "conversations",
+    metadata,
+    _key("conversation_id"),
+    _text("principal_id"),
+    _text("title"),
+    _integer("created_at"),
+    _integer("updated_at"),
+    _integer("last_sequence"),
+    _integer("turn_count"),
+    sqlite_strict=True,
+)
+
+turns = Table(
+    "turns",
+    metadata,
+    _key("turn_id"),
+    _text("conversation_id", ForeignKey("conversations.conversation_id")),
+    _integer("number"),
+    _text("principal_id"),
+    _text("request_id"),
+    _text("request_digest"),
+    _integer("sequence"),
+    _text("state"),
+    _integer("version"),
+    _integer("step"),
+    _integer("attempt"),
+    _text("reason"),
+    _integer("created_at"),
+    _integer("ended_at", null=True),
+    UniqueConstraint("conversation_id", "number"),
+    UniqueConstraint("principal_id", "request_id"),
+    sqlite_strict=True,
+)
+# A turn has an end exactly when its state is final: what is unfinished is found without looking at the rest.
+Index("turns_unfinished", turns.c.conversation_id, turns.c.number, sqlite_where=turns.c.ended_at.is_(None))
+
+bindings = Table(
+    "bindings",
+    metadata,
+    _key("binding_id"),
+    _text("operation_id"),
+    _text("kind"),
+    _text("provider"),
+    _text("provider_id"),
+    _text("profile"),
+    _integer("contract_major"),
+    _integer("contract_minor"),
+    _text("contract_digest"),
+    _text("implementation_version"),
+    _text("artifact_digest"),
+    _text("config_digest"),
+    _text("instance_id"),
+    _text("claims"),
+    _integer("created_at"),
+    UniqueConstraint("operation_id"),
+    sqlite_strict=True,
+)
+
+calls = Table(
+    "calls",
+    metadata,
+    _key("call_id"),
+    _text("turn_id", ForeignKey("turns.turn_id")),
+    _integer("step"),
+    _integer("position"),
+    _text("tool"),
+    _text("arguments"),
+    _text("state"),
+    _text("rule_id"),
+    _text("approval_id", null=True),
+    _text("operation_id", null=True),
+    _text("process_id", null=True),
+    _text("binding_id", ForeignKey("bindings.binding_id"), null=True),
+    UniqueConstraint("turn_id", "step", "position"),
+    UniqueConstraint("operation_id"),
+    sqlite_strict=True,
+)
+
+approvals = Table(
+    "approvals",
+    metadata,
+    _key("approval_id"),
+    _text("conversation_id", ForeignKey("conversations.conversation_id")),
+    _text("turn_id", ForeignKey("turns.turn_id")),
+    _text("call_id", ForeignKey("calls.call_id")),
+    _text("tool"),
+    _text("subject_json"),
+    _text("subject_summary"),
+    _text("rule_id"),
+    _text("requested_by"),
+    _integer("created_at"),
+    _integer("expires_at"),
+    _text("outcome", null=True),
+    _integer("resolved_at", null=True),
+    _text("resolved_principal_id", null=True),
+    _text("resolved_by"),
+    _text("method"),
+    _text("resolved_reason"),
+    CheckConstraint("(outcome IS NULL) = (resolved_at IS NULL)"),
+    sqlite_strict=True,
+)
+Index("approvals_of_conversation", approvals.c.conversation_id, approvals.c.approval_id)
+Index("approvals_pending", approvals.c.approval_id, sqlite_where=approvals.c.outcome.is_(None))
+Index("approvals_expiry", approvals.c.expires_at, sqlite_where=approvals.c.outcome.is_(None))
+
+evidence = Table(
+    "evidence",
+    metadata,
+    _key("call_id", ForeignKey("calls.call_id")),
+    _text("content"),
+    _text("cause", null=True),
+    _integer("exit_code", null=True),
+    _integer("signal", null=True),
+    _integer("duration", null=True),
+    *(
+        column
+        for stream in ("stdout", "stderr")
+        for column in (
+            _integer(f"{stream}_bytes", null=True),
+            _text(f"{stream}_sha256", null=True),
+            Column(f"{stream}_head", LargeBinary, nullable=True),
+            Column(f"{stream}_tail", LargeBinary, nullable=True),
+        )
+    ),
+    sqlite_strict=True,
+)
+
+events = Table(
+    "events",
+    metadata,
+    _text("conversation_id", ForeignKey("conversations.conversation_id")),
+    _integer("sequence"),
+    _integer("turn_number"),
+    _text("turn_id", ForeignKey("turns.turn_id")),
+    _text("kind"),
+    _text("payload"),
+    # The call whose result ends here: the text the model got is kept as evidence only.
+    _text("evidence_call_id", ForeignKey("evidence.call_id"), null=True),
+    _integer("created_at"),
+    PrimaryKeyConstraint("conversation_id", "sequence"),
+    sqlite_strict=True,
+)
+Index("events_of_turn", events.c.conversation_id, events.c.turn_number, events.c.sequence)
+
+checkpoints = Table(
+    "checkpoints",
+    metadata,
+    _key("conversation_id", ForeignKey("conversations.conversation_id")),
+    _integer("through_turn"),
+    _text("summary"),
+    sqlite_strict=True,
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    _integer("at"),
+    _text("kind"),
+    _text("actor"),
+    _text("subject"),
+    _text("details"),
+    sqlite_strict=True,
+    sqlite_autoincrement=True,
+)
+
+principals = Table(
+    "principals",
+    metadata,
+    _key("principal_id"),
+    _text("name"),
+    _text("roles"),
+    _integer("created_at"),
+    UniqueConstraint("name"),
+    sqlite_strict=True,
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    _key("token_sha256"),
+    _text("principal_id", ForeignKey("principals.principal_id")),
+    _integer("created_at"),
+    _integer("expires_at", null=True),
+    _integer("revoked_at", null=True),
+    sqlite_strict=True,
+)
+Index("tokens_of_principal", tokens.c.principal_id)
+
+for _table in (events, audit):
+    for _verb in ("update", "delete"):
+        _trigger = DDL(  # type: ignore[no-untyped-call]
+            f"CREATE TRIGGER {_table.name}_no_{_verb} BEFORE {_verb.upper()} ON {_table.name}\n"
+            f"BEGIN SELECT RAISE(ABORT, '{_table.name} is append-only'); END"
+        )
+        event.listen(_table, "after_create", _trigger)

@@ -1,0 +1,20 @@
+"""Time as the tables hold it: microseconds since 1970 in UTC, so that order needs no parsing."""
+
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def to_microseconds(moment: datetime) -> int:
+    """Write a moment.
+
+    Raises:
+        TypeError: The moment has no time zone.
+    """
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def from_microseconds(count: int) -> datetime:
+    """Read a moment."""
+    return _EPOCH + count * _MICROSECOND
