@@ -1,57 +1,65 @@
 """`tyrum config` as an operator runs it."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from tests.config.files import MINIMAL, write
-from tyrum_gateway.cli.config import config_app
+from tests.config.files import MINIMAL, QUICKSTART, write
+from tyrum_gateway.cli.commands import run as run_command
 
 CANARY = "CANARY-hunter2"
 
-
-def run(*arguments: str | Path, **environment: str) -> tuple[int, str, str]:
-    """Run a subcommand and return exit code, standard output and standard error."""
-    result = CliRunner(env=environment).invoke(config_app, [str(argument) for argument in arguments])
-    return result.exit_code, result.stdout, result.stderr
+Run = Callable[..., tuple[int, str, str]]
 
 
-def test_the_quickstart_is_valid() -> None:
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run `tyrum config …` and return exit code, standard output and standard error."""
+
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        code = run_command(["config", *map(str, arguments)])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def test_the_quickstart_is_valid(run: Run) -> None:
     """Without a file the packaged quickstart is checked, and it passes."""
     code, out, _ = run("validate")
     assert code == 0
     assert out.endswith("quickstart.yaml: valid\n")
 
 
-def test_problems_exit_with_three(tmp_path: Path) -> None:
+def test_problems_exit_with_three(run: Run, tmp_path: Path) -> None:
     """A bad file is told line by line on standard output, counted on standard error, exit code 3."""
     path = write(tmp_path, MINIMAL + "limit: {}\n")
     assert run("validate", path) == (
         3,
         f"{path}:8:1: limit: unknown key; did you mean `limits`?\n",
-        "error: 1 problem\n",
+        "error: 1 problem in the configuration\n",
     )
 
 
-def test_problems_as_json(tmp_path: Path) -> None:
+def test_problems_as_json(run: Run, tmp_path: Path) -> None:
     """With `--output json` the same problems are one JSON document."""
     path = write(tmp_path, MINIMAL + "limit: {}\n")
     code, out, err = run("validate", path, "--output", "json")
-    assert (code, err) == (3, "")
+    assert (code, err) == (3, "error: 1 problem in the configuration\n")
     (problem,) = json.loads(out)["problems"]
     assert set(problem) == {"file", "line", "column", "path", "code", "message"}
 
 
-def test_schema_is_json() -> None:
+def test_schema_is_json(run: Run) -> None:
     """`schema` prints a JSON Schema of the format."""
     code, out, _ = run("schema")
     assert code == 0
     assert json.loads(out)["properties"]["version"]
 
 
-def test_show_tells_values_and_origins(tmp_path: Path) -> None:
+def test_show_tells_values_and_origins(run: Run, tmp_path: Path) -> None:
     """`show` lists every key in force with the side that decided it."""
     code, out, _ = run("show", write(tmp_path, MINIMAL + "approvals: {expiry: 1h}\n"))
     assert code == 0
@@ -59,19 +67,41 @@ def test_show_tells_values_and_origins(tmp_path: Path) -> None:
     assert 'limits.step_time = "5m"  (default)' in out
 
 
-@pytest.mark.parametrize("output", ["text", "json"])
-def test_show_hides_secrets(tmp_path: Path, output: str) -> None:
+@pytest.mark.parametrize("output", ["text", "json", "jsonl"])
+def test_show_hides_secrets(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str) -> None:
     """A secret is `***` in either form, and its value is nowhere."""
     path = write(tmp_path, MINIMAL + "secrets: {TOKEN: '${env:TOKEN}'}\n")
-    code, out, err = run("show", path, "--output", output, TOKEN=CANARY)
+    monkeypatch.setenv("TOKEN", CANARY)
+    code, out, err = run("show", path, "--output", output)
     assert code == 0
     assert "secrets.TOKEN" in out
     assert "***" in out
     assert CANARY not in out + err
 
 
-def test_show_refuses_a_bad_file(tmp_path: Path) -> None:
+def test_show_refuses_a_bad_file(run: Run, tmp_path: Path) -> None:
     """`show` of an invalid file shows its problems and exits with 3, never half a configuration."""
     code, out, _ = run("show", write(tmp_path, "version: 1\n"))
     assert code == 3
     assert "models: required key is missing" in out
+
+
+def test_probe_names_the_refusal(run: Run, tmp_path: Path) -> None:
+    """`--probe` starts the providers; one that is not admitted is named with the reason, exit code 6."""
+    path = write(tmp_path, QUICKSTART.replace("[tyrum-provider-local-spawn]", "[/bin/false]"))
+    code, out, err = run("validate", path, "--probe", "--output", "json")
+    assert (code, err) == (6, "error: not admitted: local\n")
+    result = json.loads(out)
+    assert result["valid"] is True
+    (provider,) = result["providers"]
+    assert (provider["name"], provider["admitted"]) == ("local", False)
+    assert provider["reason"]
+
+
+def test_probe_does_not_start_what_a_bad_file_names(run: Run, tmp_path: Path) -> None:
+    """A file with a problem starts nothing."""
+    marker = tmp_path / "started"
+    text = QUICKSTART.replace("[tyrum-provider-local-spawn]", f"[/bin/touch, {marker}]")
+    code, _, _ = run("validate", write(tmp_path, text + "limit: {}\n"), "--probe")
+    assert code == 3
+    assert not marker.exists()

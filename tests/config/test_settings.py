@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from tests.config.files import MINIMAL, QUICKSTART, lines, load
 from tyrum_gateway.config import OfflineModelSettings, ScriptedModelSettings, TcpAddress
+from tyrum_gateway.config.providers import provider_specs
 from tyrum_gateway.config.quantities import parse_duration, parse_size
 from tyrum_gateway.domain.policy import AnyArgument, Decision, Effect, Literal, Prefix, Target, evaluate
+from tyrum_provider_host import SecretUnresolved
 
 
 def test_the_smallest_file_has_every_default(tmp_path: Path) -> None:
@@ -213,3 +215,31 @@ def test_an_allow_for_reading_needs_no_author(tmp_path: Path) -> None:
     """Only a standing approval of a state change needs somebody to answer for it."""
     rule = "{id: a, decision: allow, match: {effect: read_only}}"
     assert not lines(tmp_path, MINIMAL.replace("rules: []", f"rules: [{rule}]"))
+
+
+@pytest.mark.parametrize("decision", ["allow", "deny"])
+def test_a_rule_for_a_link_is_refused(tmp_path: Path, decision: str) -> None:
+    """A rule that names a link would never match what the kernel resolved, so it is refused."""
+    (tmp_path / "tool").symlink_to("/usr/bin/printf")
+    match = f"{{tool: process.run, program: {tmp_path}/tool}}"
+    rule = f"{{id: a, decision: {decision}, author: me, match: {match}}}"
+    (found,) = lines(tmp_path, MINIMAL.replace("rules: []", f"rules: [{rule}]"))
+    assert "a link never matches: programs are resolved first, and this one is `/usr/bin/printf`" in found
+
+
+def test_providers_reach_the_host_as_written(tmp_path: Path) -> None:
+    """The host gets each provider's record, with secrets that are looked up when they are projected."""
+    text = QUICKSTART.replace(
+        "trust:", "secrets: {token: TOKEN}\n    implementation_version: '>=0.1,<1'\n    trust:", 1
+    )
+    environment = {"TOKEN": "one"}
+    (spec,) = provider_specs(load(tmp_path, text + "secrets: {TOKEN: '${env:TOKEN}'}\n", environment))
+    assert (spec.name, spec.kind, dict(spec.config)) == ("local", "isolation", {"run_as": "gateway_user"})
+    assert (spec.implementation_range, spec.start_timeout) == (">=0.1,<1", 10.0)
+    resolve = spec.secrets["token"]
+    assert callable(resolve)
+    environment["TOKEN"] = "two"
+    assert resolve().reveal() == "two"
+    del environment["TOKEN"]
+    with pytest.raises(SecretUnresolved, match="`TOKEN` is not set"):
+        resolve()

@@ -207,7 +207,7 @@ def test_bad_values_are_never_repeated(tmp_path: Path) -> None:
     ):
         text = text.replace(value, f"{value.partition(':')[0]}: {canary}", 1)
     text += f"secrets: {{A: {canary}, B: [{canary}]}}\n"
-    text += f"limits: {{turn_time: {canary}, steps_per_turn: {canary}}}\n"
+    text += f"limits: {{step_time: {canary}, steps_per_turn: {canary}}}\n"
     text += f"listen: {{tcp: {canary}, unix: {canary}}}\napprovals: {canary}\n"
     with pytest.raises(ConfigProblems) as caught:
         check_file(write(tmp_path, text), environment={})

@@ -20,7 +20,7 @@ from tyrum_gateway.config.schema import json_schema
 from tyrum_gateway.config.show import Effective, effective
 
 if TYPE_CHECKING:
-    from tyrum_provider_host.status import ProviderStatus
+    from tyrum_provider_host import ProviderStatus
 
 config_app = sub_app("Validate and explain the configuration file.")
 
@@ -37,7 +37,7 @@ def validate(
     ] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """Check a file and print every problem as `file:line:column: path: message`; exit code 3 when there is any."""
+    """Check a file; print every problem as `file:line:column: path: message`, exit code 3 when there is one."""
     path = file or quickstart_path()
     try:
         check_file(path, environment=os.environ)

@@ -180,6 +180,10 @@ def _rule(rule: document.Mapping, path: Path, file: str) -> Iterator[Problem]:
         return
     conditions = match.value.entries
     tool, effect = _text(match.value, "tool"), _text(match.value, "effect")
+    program = _text(match.value, "program")
+    if program is not None and (real := _behind_link(program)) is not None:
+        message = f"a link never matches: programs are resolved first, and this one is `{real}`"
+        yield Problem(file, conditions["program"].value.place, (*path, "match", "program"), "link", message)
     if tool == "process.run" and effect == "read_only":
         message = "`process.run` is state_changing: this rule can never match"
         yield Problem(file, conditions["effect"].place, (*path, "match", "effect"), "never_matches", message)
@@ -204,6 +208,15 @@ def _rule(rule: document.Mapping, path: Path, file: str) -> Iterator[Problem]:
         if key not in conditions:
             message = f"this allow is too wide: `match.{key}` must say {why}"
             yield Problem(file, match.place, (*path, "match"), "too_wide", message)
+
+
+def _behind_link(program: str) -> str | None:
+    """Return what a link to an existing program leads to; None for anything else."""
+    try:
+        real = FilePath(program).resolve(strict=True)
+    except (OSError, ValueError, RuntimeError):
+        return None
+    return None if not program.startswith("/") or FilePath(program) == real else str(real)
 
 
 def _text(node: document.Mapping, key: str) -> str | None:

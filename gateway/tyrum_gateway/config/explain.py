@@ -38,6 +38,7 @@ _OWN = frozenset(
         "path",
         "range",
         "size",
+        "too_large",
         "version_range",
     }
 )

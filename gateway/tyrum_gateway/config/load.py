@@ -137,7 +137,6 @@ def _settings(checked: CheckedFile, environment: Mapping[str, str], state_dir: P
         limits=LimitSettings(
             steps_per_turn=limits.steps_per_turn,
             attempts_per_step=limits.attempts_per_step,
-            turn_time=parse_duration(limits.turn_time),
             step_time=parse_duration(limits.step_time),
             queued_per_conversation=limits.queued_per_conversation,
             concurrent_turns=limits.concurrent_turns,

@@ -5,6 +5,7 @@ file means together (references, secrets, exclusive scopes) is checked elsewhere
 """
 
 import ipaddress
+import json
 import pathlib
 import re
 from typing import Annotated, Any, Literal
@@ -30,6 +31,7 @@ VERSION_RANGE = re.compile(
 )
 DEFAULT_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 _LONGEST_SOCKET_PATH = 107
+_LARGEST_CONFIG = 64 * 1024
 _TCP = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):([0-9]{1,5})")
 
 
@@ -94,6 +96,12 @@ def _command(items: list[str]) -> list[str]:
     if any("\0" in item for item in items):
         raise PydanticCustomError("nul", "an argument holds a NUL character")
     return items
+
+
+def _small(config: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    if len(json.dumps(config, ensure_ascii=False, separators=(",", ":")).encode()) > _LARGEST_CONFIG:
+        raise PydanticCustomError("too_large", "at most 64 KiB as JSON")
+    return config
 
 
 def _version_range(text: str) -> str:
@@ -215,7 +223,7 @@ class Provider(Section):
         description="Program and arguments, started without a shell. A name without `/` is looked for "
         "beside the gateway's Python interpreter, then on PATH. Never put a secret here.",
     )
-    config: dict[str, JsonValue] = Field(
+    config: Annotated[dict[str, JsonValue], AfterValidator(_small)] = Field(
         default={}, description="Settings of the provider itself, checked against the schema it declares."
     )
     secrets: dict[SlotName, SecretName] = Field(
@@ -318,7 +326,9 @@ class Match(Section):
         default=None, description="Effect class of the tool; `process.run` is `state_changing`."
     )
     program: AbsolutePath | None = Field(
-        default=None, description="Absolute path of the program, as the kernel resolves it."
+        default=None,
+        description="Absolute path of the program itself: links are resolved before rules are asked, so that "
+        "a link would never match.",
     )
     argv: list[Argument] | None = Field(
         default=None,
@@ -378,11 +388,8 @@ class Limits(Section):
     attempts_per_step: int = Field(
         default=3, ge=1, le=10, description="Attempts at one model step, after a failure or a restart."
     )
-    turn_time: Annotated[str, Duration("1s", "24h")] = Field(
-        default="30m", description="Time a turn may run, not counting waits for approval."
-    )
     step_time: Annotated[str, Duration("1s", "1h")] = Field(
-        default="5m", description="Time one model step may take."
+        default="5m", description="Time one attempt at a model step may take."
     )
     queued_per_conversation: int = Field(
         default=16, ge=1, le=16, description="Messages that may wait in one conversation."

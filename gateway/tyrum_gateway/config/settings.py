@@ -102,9 +102,8 @@ class LimitSettings:
 
     steps_per_turn: int
     attempts_per_step: int
-    turn_time: timedelta
-    """Waits for approval do not count."""
     step_time: timedelta
+    """For one attempt."""
     queued_per_conversation: int
     concurrent_turns: int
 

@@ -1,0 +1,40 @@
+"""Turns the providers of the settings into what the host starts.
+
+Invariant: the file alone decides; a secret is resolved when the host projects it, not before.
+"""
+
+from collections.abc import Callable
+
+from tyrum_gateway.config.secrets import SecretReference, SecretUnavailable
+from tyrum_gateway.config.settings import ProviderSettings, Settings
+from tyrum_provider_host import DeploymentMode, ProviderSpec, Secret, SecretUnresolved, Trust
+
+
+def provider_specs(settings: Settings) -> tuple[ProviderSpec, ...]:
+    """Describe every provider of the file to the host, in the order of the file."""
+    return tuple(_spec(provider, settings) for provider in settings.providers.values())
+
+
+def _spec(provider: ProviderSettings, settings: Settings) -> ProviderSpec:
+    return ProviderSpec(
+        name=provider.name,
+        kind=provider.kind,
+        command=provider.command,
+        config=provider.config,
+        secrets={slot: _resolver(settings.secrets[name]) for slot, name in provider.secrets.items()},
+        implementation_range=provider.implementation_version,
+        trust=Trust(provider.trust),
+        deployment=DeploymentMode(provider.deployment),
+        start_timeout=provider.start_timeout.total_seconds(),
+        artifact_sha256=provider.artifact_sha256,
+    )
+
+
+def _resolver(reference: SecretReference) -> Callable[[], Secret]:
+    def resolve() -> Secret:
+        try:
+            return Secret(reference.resolve().reveal())
+        except SecretUnavailable as error:
+            raise SecretUnresolved(str(error)) from None
+
+    return resolve
