@@ -3,6 +3,7 @@
 Every rule is tested twice: on what is checked in, and on a planted fault that it has to find.
 """
 
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,9 +14,11 @@ import pytest
 from tests.support import contract_comments, contract_documents
 from tests.support.contract_comments import Contracts
 from tests.support.contract_documents import Document, ErrorEntry, Planned, TestId
+from tyrum_local_spawn.posture import NOT_ENFORCED
 
 KINDS = ("context.md", "isolation.md", "memory.md")
 REGISTER = "errors.md"
+MAX_DECISION_LINES = 50
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +141,30 @@ def test_every_request_field_is_required_or_optional(contracts: Contracts) -> No
     """Each field that can stand in a request says REQUIRED or OPTIONAL, flags and oneof members excepted."""
     problems = contract_comments.field_problems(contracts)
     assert not problems, "\n".join(problems)
+
+
+def test_local_spawn_answers_for_every_claim_of_the_registry() -> None:
+    """The built-in provider states each claim that the isolation contract registers, no more and no fewer."""
+    text = (contract_documents.CONTRACTS / "isolation.md").read_text(encoding="utf-8")
+    claims = contract_documents.claim_registry(text)
+    assert sorted(claims) == sorted(NOT_ENFORCED)
+    assert len(claims) == len(set(claims)) > 0
+
+
+def test_decisions_are_short_and_listed() -> None:
+    """Each decision record has its four parts within 50 lines, and the index links exactly these."""
+    directory = contract_documents.ROOT / "docs" / "decisions"
+    records = sorted(path for path in directory.glob("*.md") if path.name != "README.md")
+    for record in records:
+        text = record.read_text(encoding="utf-8")
+        parts = re.findall(r"^\*\*(Context|Decision|Rejected|Consequences)\.\*\*", text, re.MULTILINE)
+        wanted = ["Context", "Decision", "Rejected", "Consequences"]
+        assert [part for part in wanted if part in parts] == wanted, record
+        assert len(text.splitlines()) <= MAX_DECISION_LINES, record
+    index = re.findall(
+        r"^\| \[\d{4}\]\((.+?)\) \|", (directory / "README.md").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert index == [record.name for record in records]
 
 
 ISOLATION = "tyrum/isolation/v1/isolation.proto"

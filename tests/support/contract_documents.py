@@ -43,7 +43,7 @@ SHORTEST_ANSWER = 80
 _HEADING = re.compile(r"^## (?:(\d+)\. )?(.+)$")
 _INVARIANT = re.compile(r"^### (INV-\d{2}) (.+)$")
 _LINE = re.compile(r"^(?:- )?(Check|Sabotage|Owner): (.+)$")
-_PLANNED = re.compile(r"^PLANNED ([A-Z]+-\d{2})\b")
+_PLANNED = re.compile(r"^PLANNED (?:conformance )?([A-Z]+-\d{2})\b")
 _TEST = re.compile(r"^(tests/[\w/]+\.py)::(\w+)$")
 _ERROR = re.compile(r"^\| (tyrum\.[\w.]+) \| ([A-Z_]+) \| ([A-Z_]+) \| (.+) \|$")
 _REGISTERED = re.compile(r"^\| ([A-Z]+-\d{2}) \|")
@@ -198,6 +198,11 @@ def invariant_problems(document: Document, root: Path = ROOT) -> list[str]:
             if built and not (root / owner).exists()
         ]
     return [f"{document.name}: {problem}" for problem in problems]
+
+
+def claim_registry(text: str) -> list[str]:
+    """The names of the claims that the isolation contract's registry defines, in its order."""
+    return re.findall(r"^\| `([a-z]+\.[a-z_]+)` \|", text, re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
