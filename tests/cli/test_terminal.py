@@ -1,0 +1,45 @@
+"""Text of models, commands and providers is shown, never obeyed."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tyrum_gateway.cli.terminal import shortened, visible, visible_line
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[2J\x1b]0;owned\x07", "\\x1b[2J\\x1b]0;owned\\x07"),
+        ("\x9b31m", "\\x9b31m"),
+        ("safe\rrm -rf /", "safe\\rrm -rf /"),
+        ("ab\x08\x7f", "ab\\x08\\x7f"),
+        ("evil\u202egpj", "evil\\u202egpj"),
+        ("a\u200bb\u2066c", "a\\u200bb\\u2066c"),
+        ("tag\U000e0041", "tag\\U000e0041"),
+        ("zwei\n\tZeilen, Größe 5 µm, 你好", "zwei\n\tZeilen, Größe 5 µm, 你好"),
+    ],
+)
+def test_control_characters_become_escapes(text: str, shown: str) -> None:
+    """Escape sequences, carriage returns and reordering marks are written out; other text is left alone."""
+    assert visible(text) == shown
+
+
+@given(st.text())
+def test_nothing_a_terminal_obeys_gets_through(text: str) -> None:
+    """Whatever the text, what is printed holds no control character but line feed and tab."""
+    assert not [
+        character
+        for character in visible(text)
+        if unicodedata.category(character) == "Cc" and character not in "\n\t"
+    ]
+    assert "\n" not in visible_line(text)
+    assert "\t" not in visible_line(text)
+
+
+def test_shortened_text_fits_and_says_that_it_was_cut() -> None:
+    """A long value keeps its column's width, escapes included, and ends in an ellipsis."""
+    assert shortened("\x1b" * 10, 8) == "\\x1b\\x1…"
+    assert shortened("short", 8) == "short"
