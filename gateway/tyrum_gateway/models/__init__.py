@@ -1,1 +1,1 @@
-"""Model transports: where the next step of a turn comes from."""
+"""Model transports: where the next step comes from. A transport owns no turn and decides nothing."""

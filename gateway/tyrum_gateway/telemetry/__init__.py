@@ -1,1 +1,1 @@
-"""Logging and other signals for the operator."""
+"""Telemetry: what the gateway says about itself, to operators, without secrets."""

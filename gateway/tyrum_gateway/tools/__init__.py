@@ -1,1 +1,1 @@
-"""The closed set of tools a model may call, and their schemas."""
+"""Tools: what a model can ask for. A tool checks and resolves a call and executes it; it never decides."""

@@ -1,0 +1,86 @@
+"""Logging: one JSON object per line on standard error, or readable lines on a terminal.
+
+Configured once, by whoever assembles the process. Events are constants in snake_case, ids are fields. What
+the standard library's loggers get, such as from gRPC and the provider host, takes the same road.
+"""
+
+import logging
+import sys
+from collections.abc import MutableMapping
+from enum import StrEnum
+from typing import Any, TextIO
+
+import structlog
+
+from tyrum_gateway.telemetry.redaction import Redactor
+
+
+class Level(StrEnum):
+    """The least severe events that are written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+def configure_logging(
+    redactor: Redactor,
+    *,
+    level: Level = Level.INFO,
+    stream: TextIO | None = None,
+    console: bool | None = None,
+) -> None:
+    """Send every event of this process to one stream.
+
+    Args:
+        redactor: Masks secrets, last before rendering.
+        level: The least severe events that are written.
+        stream: Where to; standard error by default.
+        console: Readable lines instead of JSON; by default exactly when the stream is a terminal.
+    """
+    target = sys.stderr if stream is None else stream
+    readable = target.isatty() if console is None else console
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        # To text before redaction, so that a traceback cannot carry a secret past it.
+        structlog.processors.format_exc_info,
+    ]
+    renderer: Any = (
+        structlog.dev.ConsoleRenderer(
+            colors=readable and target.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
+        if readable
+        else structlog.processors.JSONRenderer(ensure_ascii=False, sort_keys=False)
+    )
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, _name_logger],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                redactor,
+                renderer,
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,
+    )
+
+
+def _name_logger(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Say which library a foreign record comes from."""
+    del logger, method
+    record = event.get("_record")
+    if isinstance(record, logging.LogRecord):
+        event["logger"] = record.name
+    return event

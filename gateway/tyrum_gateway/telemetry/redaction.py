@@ -1,0 +1,65 @@
+"""Redaction: secret values never reach a log, whatever field they are in.
+
+Invariant: it is the last step before rendering; a value registered here, or a field named like a secret,
+leaves as `***`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, MutableMapping
+from typing import Any
+
+MASK = "***"
+SENSITIVE = frozenset(
+    {"authorization", "bearer", "cookie", "credential", "password", "secret_env", "secret_value", "token"}
+)
+"""Names of fields whose values are masked whole."""
+
+_SHORTEST = 4
+_MAX_DEPTH = 8
+
+
+class Redactor:
+    """Masks registered values and sensitive fields; a processor for structlog."""
+
+    def __init__(self) -> None:
+        self._values: frozenset[str] = frozenset()
+        self._pattern: re.Pattern[str] | None = None
+
+    def register(self, values: Iterable[str]) -> None:
+        """Mask these values from now on; those shorter than four characters would mask ordinary text."""
+        self._values |= {value for value in values if len(value) >= _SHORTEST}
+        if self._values:
+            longest_first = sorted(self._values, key=len, reverse=True)
+            self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+
+    def text(self, text: str) -> str:
+        """Mask registered values in a text."""
+        return text if self._pattern is None else self._pattern.sub(MASK, text)
+
+    def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        """Mask an event; structlog's calling convention."""
+        del logger, method
+        return {key: self._field(key, value, 0) for key, value in event.items()}
+
+    def _field(self, key: Any, value: Any, depth: int) -> Any:
+        if isinstance(key, str) and key.lower() in SENSITIVE:
+            return MASK
+        return self._value(value, depth)
+
+    def _value(self, value: Any, depth: int) -> Any:
+        if depth > _MAX_DEPTH:
+            return MASK
+        match value:
+            case None | bool() | int() | float():
+                return value
+            case str():
+                return self.text(value)
+            case Mapping():
+                return {self._key(key): self._field(key, item, depth + 1) for key, item in value.items()}
+            case list() | tuple() | set() | frozenset():
+                return [self._value(item, depth + 1) for item in value]
+            case _:
+                return self.text(str(value))
+
+    def _key(self, key: Any) -> str:
+        return self.text(str(key))

@@ -1,0 +1,324 @@
+"""One isolation profile over the provider host: from what a call did to what the kernel may conclude.
+
+Invariants: an operation is asked about at the provider its binding names, never elsewhere; a start is
+repeated only after the provider said that it had no effect, and under the same ids; an unclear start is
+resolved from the provider's journal, and without an answer from there the outcome is unknown.
+"""
+
+import asyncio
+import pwd
+from collections.abc import Mapping
+
+import structlog
+
+from tyrum_gateway.domain.binding import Candidate
+from tyrum_gateway.domain.errors import KernelBug, ProviderUnavailable
+from tyrum_gateway.domain.process import (
+    EndCause,
+    ProcessResult,
+    ProcessRun,
+    Ran,
+    Refused,
+    StreamEvidence,
+    Unknown,
+)
+from tyrum_gateway.domain.tool import Execution
+from tyrum_gateway.tools.isolation import NEVER_STARTED, UNAVAILABLE, Boundary, RunAnswer, Running
+from tyrum_provider_host.errors import CallError, Capacity, Effect, NotFound, PreconditionFailed, WaitExpired
+from tyrum_provider_host.errors import ProviderUnavailable as HostUnavailable
+from tyrum_provider_host.host import ProviderHost
+from tyrum_provider_host.isolation import IsolationClient
+from tyrum_provider_host.isolation_types import (
+    ClaimStatus,
+    FileReference,
+    NeverStarted,
+    OperationContext,
+    Posture,
+    Process,
+    ProcessLimits,
+    ProcessSpec,
+    ProcessState,
+    Workspace,
+)
+from tyrum_provider_host.isolation_types import ProcessResult as WireResult
+from tyrum_provider_host.isolation_types import StreamSummary as WireStream
+from tyrum_provider_host.spec import Secret
+from tyrum_provider_host.status import Lifecycle
+
+KIND = "isolation"
+_CAPACITY_PATIENCE = 20.0
+_RETRY_PAUSE = 0.5
+_RELEASE_PATIENCE = 35.0
+_HOPELESS = frozenset({Lifecycle.REJECTED, Lifecycle.QUARANTINED, Lifecycle.STOPPED})
+
+_log = structlog.get_logger("tyrum.tools")
+
+
+class HostIsolation:
+    """An isolation profile of the operator.
+
+    Args:
+        host: Supervises the providers.
+        provider: The one provider that the operator selected for the profile.
+        profile: Name of the profile.
+        required_claims: Claims without whose proof nothing is bound.
+    """
+
+    def __init__(
+        self, host: ProviderHost, *, provider: str, profile: str, required_claims: tuple[str, ...] = ()
+    ) -> None:
+        self._host = host
+        self._provider = provider
+        self._profile = profile
+        self._required = required_claims
+        self._cached: tuple[int, Candidate, Boundary] | None = None
+
+    def candidate(self) -> Candidate:
+        """Return what would be bound now.
+
+        Raises:
+            ProviderUnavailable: The provider is not admitted, or a required claim is not PROVED.
+        """
+        return self._present()[0]
+
+    def boundary(self) -> Boundary:
+        """Return the posture in force.
+
+        Raises:
+            ProviderUnavailable: The provider is not admitted, or a required claim is not PROVED.
+        """
+        return self._present()[1]
+
+    async def admitted(self, timeout: float) -> bool:
+        """Wait until the provider is admitted, at most `timeout` seconds; not for one that never will be."""
+
+        def settled(host: ProviderHost) -> bool:
+            lifecycle = host.status(self._provider).lifecycle
+            return lifecycle is Lifecycle.ADMITTED or lifecycle in _HOPELESS
+
+        await self._host.wait_until(settled, timeout)
+        return self._host.status(self._provider).lifecycle is Lifecycle.ADMITTED
+
+    async def start(self, execution: Execution, run: ProcessRun, secrets: Mapping[str, str]) -> RunAnswer:
+        """Start the command; while the provider is at its limit, repeat the same start for at most 20 s."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _CAPACITY_PATIENCE
+        spec = _spec(run, secrets)
+        while True:
+            try:
+                client = self._client(execution)
+                process = await client.start(
+                    _context(execution),
+                    operation_id=execution.operation_id,
+                    process_id=_process_id(execution),
+                    spec=spec,
+                )
+                return _answer(process)
+            except HostUnavailable as error:
+                return Refused(UNAVAILABLE, str(error))
+            except Capacity as error:
+                if error.reason != "CONCURRENCY_LIMIT" or loop.time() + error.retry_after >= until:
+                    return _refused(error)
+                await asyncio.sleep(max(error.retry_after, 0.01))
+            except CallError as error:
+                if error.effect is Effect.NONE and not isinstance(error, WaitExpired):
+                    return _refused(error)
+                _log.warning("start_unclear", operation=execution.operation_id, error=str(error))
+                return await self.resolve(execution)
+
+    async def wait(self, execution: Execution, timeout: float) -> RunAnswer:
+        """Wait for the end, at most `timeout` seconds."""
+        try:
+            client = self._client(execution)
+            process = await client.wait(_context(execution), _process_id(execution), timeout=timeout)
+        except WaitExpired:
+            return Running()
+        except HostUnavailable as error:
+            return Unknown(str(error))
+        except CallError as error:
+            _log.warning("wait_unclear", operation=execution.operation_id, error=str(error))
+            answer = await self.resolve(execution)
+            if isinstance(answer, Running):
+                # The caller waits again at once: do not let a provider that fails every wait spin it.
+                await asyncio.sleep(min(_RETRY_PAUSE, timeout))
+            return answer
+        return _answer(process)
+
+    async def resolve(self, execution: Execution) -> RunAnswer:
+        """Ask the journal; an operation that has not begun never will."""
+        try:
+            client = self._client(execution)
+            outcome = await client.resolve_operation(_context(execution), execution.operation_id)
+        except (HostUnavailable, CallError) as error:
+            return Unknown(str(error))
+        if isinstance(outcome, NeverStarted):
+            return Refused(NEVER_STARTED, "the command did not run")
+        return _answer(outcome)
+
+    async def cancel(self, execution: Execution) -> None:
+        """End the command tree, best effort.
+
+        A start that is still on its way is met too: resolving the operation seals it.
+        """
+        context, process_id = _context(execution), _process_id(execution)
+        try:
+            client = self._client(execution)
+            try:
+                await client.cancel(context, process_id)
+            except NotFound:
+                outcome = await client.resolve_operation(context, execution.operation_id)
+                if isinstance(outcome, Process) and outcome.state is ProcessState.RUNNING:
+                    await client.cancel(context, process_id)
+        except (HostUnavailable, CallError) as error:
+            _log.warning("cancel_failed", operation=execution.operation_id, error=str(error))
+
+    async def release(self, execution: Execution) -> None:
+        """Let the provider forget the run, best effort; one that is being ended is awaited first."""
+        context, process_id = _context(execution), _process_id(execution)
+        try:
+            client = self._client(execution)
+            try:
+                await client.release(context, process_id)
+            except PreconditionFailed:
+                await client.wait(context, process_id, timeout=_RELEASE_PATIENCE)
+                await client.release(context, process_id)
+        except (HostUnavailable, CallError) as error:
+            # The provider frees the record by itself when its retention is over.
+            _log.info("release_failed", operation=execution.operation_id, error=str(error))
+
+    def _present(self) -> tuple[Candidate, Boundary]:
+        revision = self._host.revision
+        if self._cached is None or self._cached[0] != revision:
+            self._cached = (revision, *self._resolve())
+        return self._cached[1], self._cached[2]
+
+    def _resolve(self) -> tuple[Candidate, Boundary]:
+        try:
+            lease = self._host.lease(self._provider)
+        except HostUnavailable as error:
+            raise ProviderUnavailable(str(error), provider=self._provider) from None
+        posture = self._host.status(self._provider).posture
+        if lease.kind != KIND or posture is None:
+            raise ProviderUnavailable(
+                f"provider `{self._provider}` states no boundary", provider=self._provider, kind=lease.kind
+            )
+        self._require_claims(posture)
+        candidate = Candidate(
+            kind=lease.kind,
+            provider=lease.name,
+            provider_id=lease.provider_id,
+            profile=self._profile,
+            contract_major=lease.contract_major,
+            contract_minor=lease.contract_minor,
+            contract_digest=lease.contract_digest,
+            implementation_version=lease.implementation_version,
+            artifact_digest=lease.artifact_digest,
+            config_digest=lease.config_digest,
+            instance_id=lease.instance_id,
+            claims=tuple(sorted(f"{claim.name}={claim.status}" for claim in posture.claims)),
+        )
+        boundary = Boundary(
+            run_uid=posture.run_uid,
+            user=_user_name(posture.run_uid),
+            shares_gateway_user=posture.shares_gateway_user,
+            notes=posture.notes,
+        )
+        return candidate, boundary
+
+    def _require_claims(self, posture: Posture) -> None:
+        status = {claim.name: claim.status for claim in posture.claims}
+        missing = [
+            f"{name} ({status.get(name, 'unknown')})"
+            for name in self._required
+            if status.get(name) is not ClaimStatus.PROVED
+        ]
+        if missing:
+            raise ProviderUnavailable(
+                f"profile `{self._profile}` requires claims that provider `{self._provider}` has not proved: "
+                + ", ".join(missing),
+                provider=self._provider,
+            )
+
+    def _client(self, execution: Execution) -> IsolationClient:
+        """Return a client of the provider that the operation is bound to.
+
+        Raises:
+            HostUnavailable: It has no live instance, or another provider has taken its place.
+        """
+        if execution.candidate is None:
+            raise KernelBug("an operation of a provider has no binding", operation=execution.operation_id)
+        client = self._host.isolation(self._provider)
+        descriptor = self._host.status(self._provider).descriptor
+        bound = execution.candidate
+        if descriptor is None or (descriptor.provider_id, self._profile) != (
+            bound.provider_id,
+            bound.profile,
+        ):
+            raise HostUnavailable(
+                self._provider, f"the operation is bound to `{bound.provider_id}`, profile `{bound.profile}`"
+            )
+        return client
+
+
+def _answer(process: Process) -> RunAnswer:
+    return Running() if process.result is None else Ran(_result(process.result))
+
+
+def _refused(error: CallError) -> Refused:
+    said = f": {error.detail}" if error.detail else ""
+    return Refused(error.reason or error.code, f"the provider refused ({error.reason or error.code}){said}")
+
+
+def _context(execution: Execution) -> OperationContext:
+    if execution.candidate is None or execution.binding_id is None:
+        raise KernelBug("an operation of a provider has no binding", operation=execution.operation_id)
+    return OperationContext(
+        binding_id=execution.binding_id,
+        provider_id=execution.candidate.provider_id,
+        profile=execution.candidate.profile,
+        contract_major=execution.candidate.contract_major,
+        actor=execution.principal_id,
+    )
+
+
+def _process_id(execution: Execution) -> str:
+    if execution.process_id is None:
+        raise KernelBug("a run has no process id", operation=execution.operation_id)
+    return execution.process_id
+
+
+def _spec(run: ProcessRun, secrets: Mapping[str, str]) -> ProcessSpec:
+    return ProcessSpec(
+        program=FileReference(run.program.path, run.program.sha256),
+        argv=run.argv,
+        workspace=Workspace(run.workspace.path, run.workspace.device, run.workspace.inode),
+        limits=ProcessLimits(run.limits.wall_time, run.limits.output_bytes, run.limits.kill_grace),
+        env=run.env,
+        secret_env={name: Secret(value) for name, value in secrets.items()},
+        cwd="" if run.cwd == "." else run.cwd,
+        stdin=run.stdin,
+        operands=tuple(FileReference(operand.path, operand.sha256) for operand in run.operands),
+        required_claims=run.required_claims,
+    )
+
+
+def _result(result: WireResult) -> ProcessResult:
+    return ProcessResult(
+        cause=EndCause(result.cause.value),
+        exit_code=result.exit_code,
+        signal=result.signal,
+        duration=result.duration,
+        stdout=_evidence(result.stdout),
+        stderr=_evidence(result.stderr),
+    )
+
+
+def _evidence(stream: WireStream) -> StreamEvidence:
+    return StreamEvidence(stream.total_bytes, stream.sha256, stream.head, stream.tail)
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)

@@ -1,0 +1,303 @@
+"""`process.run`: one command in the agent's workspace, inside the boundary the operator selected.
+
+Preparing resolves program, directory, files and limits without any effect and shows exactly what would run;
+executing hands precisely that to the provider, once. Commands get PATH (the profile's directories), HOME (the
+workspace) and LANG=C.UTF-8, then the variables of the call on top; nothing is inherited from the gateway.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import assert_never
+
+import structlog
+
+from tyrum_gateway.domain.errors import ProviderUnavailable
+from tyrum_gateway.domain.model import ToolSchema
+from tyrum_gateway.domain.policy import Effect, Target
+from tyrum_gateway.domain.process import (
+    EndCause,
+    FileIdentity,
+    ProcessResult,
+    ProcessRun,
+    Ran,
+    Refused,
+    RunLimits,
+    Unknown,
+    WorkspaceIdentity,
+)
+from tyrum_gateway.domain.states import CallState
+from tyrum_gateway.domain.tool import Execution, Prepared, Rejected, ToolResult
+from tyrum_gateway.tools import programs, workspace
+from tyrum_gateway.tools.digests import Digests
+from tyrum_gateway.tools.isolation import (
+    PROGRAM_CHANGED,
+    UNAVAILABLE,
+    WORKSPACE_CHANGED,
+    Isolation,
+    RunAnswer,
+    Running,
+)
+from tyrum_gateway.tools.run_arguments import SCHEMA, RunArguments, parse_arguments
+from tyrum_gateway.tools.run_content import describe, redact
+from tyrum_gateway.tools.run_subject import Shown, subject_of
+from tyrum_gateway.tools.strict_json import ArgumentProblem, shown
+
+NAME = "process.run"
+SHELL_ARGUMENTS = ("bash", "--noprofile", "--norc", "-c")
+
+_WAIT_SLICE = 60.0
+_END_MARGIN = 10.0
+_ADMISSION = 10.0
+
+_log = structlog.get_logger("tyrum.tools")
+
+
+class SecretUnavailable(Exception):
+    """A declared secret cannot be had now; the text names it and never holds a value."""
+
+
+SecretResolver = Callable[[str], str]
+"""Fetches a declared secret by name; may block; raises `SecretUnavailable`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """What the operator decided about an agent's runs."""
+
+    workspace: WorkspaceIdentity
+    search: programs.SearchPath
+    limits: RunLimits
+    """`wall_time` is the limit of a call that states none, and the most a call may state."""
+    required_claims: tuple[str, ...] = ()
+    secrets: frozenset[str] = frozenset()
+    """Names that a call may ask for."""
+
+
+class ProcessRunTool:
+    """The tool. One per agent; keeps nothing between calls but digests of unchanged files."""
+
+    def __init__(self, settings: RunSettings, isolation: Isolation, secrets: SecretResolver) -> None:
+        self._settings = settings
+        self._isolation = isolation
+        self._secrets = secrets
+        self._digests = Digests()
+        self._base = {
+            "PATH": settings.search.joined(),
+            "HOME": settings.workspace.path,
+            "LANG": "C.UTF-8",
+        }
+
+    @property
+    def schema(self) -> ToolSchema:
+        """What the model is told."""
+        return ToolSchema(NAME, "Runs one command in the workspace and returns how it ended.", SCHEMA)
+
+    def available(self) -> bool:
+        """Tell whether the profile's provider is admitted with its required claims."""
+        try:
+            self._isolation.candidate()
+        except ProviderUnavailable:
+            return False
+        return True
+
+    async def prepare(self, arguments: str) -> Prepared | Rejected:
+        """Check and resolve a call; files are read in a thread, and only when they are new.
+
+        Raises:
+            ProviderUnavailable: The provider is not admitted, or a required claim is not PROVED.
+        """
+        candidate = self._isolation.candidate()
+        boundary = self._isolation.boundary()
+        try:
+            call = self._resolve(parse_arguments(arguments))
+            if self._digests.known(call.program.status) and workspace.remembered(
+                call.operands, self._digests
+            ):
+                sha256, operands = self._read(call)
+            else:
+                sha256, operands = await asyncio.to_thread(self._read, call)
+        except ArgumentProblem as problem:
+            return Rejected(str(problem))
+        run = ProcessRun(
+            program=FileIdentity(call.program.path, sha256),
+            argv=call.argv,
+            env={**self._base, **call.arguments.env},
+            workspace=self._settings.workspace,
+            cwd=call.cwd,
+            stdin=call.arguments.stdin.encode(),
+            operands=operands.fixed,
+            limits=call.limits,
+            required_claims=self._settings.required_claims,
+            secrets=call.arguments.secrets,
+        )
+        subject = subject_of(
+            Shown(
+                tool=NAME,
+                run=run,
+                shell=call.arguments.shell,
+                given_env=call.arguments.env,
+                open_operands=operands.open,
+                candidate=candidate,
+                boundary=boundary,
+            )
+        )
+        return Prepared(NAME, _target(call), subject, candidate, run)
+
+    async def execute(self, prepared: Prepared, execution: Execution) -> ToolResult:
+        """Run the command once and wait for its end."""
+        run = prepared.run
+        if run is None or prepared.candidate is None:
+            raise TypeError("prepared by another tool")
+        try:
+            present = self._isolation.candidate()
+        except ProviderUnavailable as error:
+            return _refused(Refused(UNAVAILABLE, error.public))
+        if present.shown() != prepared.candidate.shown():
+            return ToolResult(CallState.FAILED, "not executed: the provider changed", subject_changed=True)
+        try:
+            secrets = await self._project(run.secrets)
+        except SecretUnavailable as error:
+            return ToolResult(CallState.FAILED, f"not executed: {error}")
+        answer = await self._isolation.start(execution, run, secrets)
+        if isinstance(answer, Running):
+            answer = await self._await_end(execution, run.limits)
+        return self._result(answer, tuple(secrets.values()))
+
+    async def settle(self, execution: Execution) -> ToolResult:
+        """Ask the provider's journal what became of a call; waits at most 10 s for the provider itself."""
+        if not await self._isolation.admitted(_ADMISSION):
+            return _unknown(f"its provider did not come back within {_ADMISSION:g} s")
+        answer = await self._isolation.resolve(execution)
+        if isinstance(answer, Running):
+            answer = await self._await_end(execution, self._settings.limits)
+        return self._result(answer, await self._declared_secrets())
+
+    async def stop(self, execution: Execution) -> None:
+        """End the command tree, best effort."""
+        await self._isolation.cancel(execution)
+
+    async def release(self, execution: Execution) -> None:
+        """Let the provider forget the run; to be called once the result is committed. Best effort."""
+        await self._isolation.release(execution)
+
+    def _resolve(self, arguments: RunArguments) -> "_Call":
+        settings = self._settings
+        cwd = workspace.checked_cwd(settings.workspace, arguments.cwd)
+        for name in arguments.secrets:
+            if name not in settings.secrets:
+                raise ArgumentProblem(f"`secrets`: `{shown(name)}` is not declared for this agent")
+            if name in self._base:
+                raise ArgumentProblem(f"`secrets`: `{name}` is part of every command's environment")
+        limits = settings.limits
+        if arguments.timeout_ms is not None:
+            asked = timedelta(milliseconds=arguments.timeout_ms)
+            if asked > limits.wall_time:
+                most = limits.wall_time // timedelta(milliseconds=1)
+                raise ArgumentProblem(f"`timeout_ms` is above the operator's limit of {most}")
+            limits = RunLimits(asked, limits.output_bytes, limits.kill_grace)
+        if arguments.argv is None:
+            argv = (*SHELL_ARGUMENTS, arguments.shell or "")
+            return _Call(arguments, programs.find_shell(settings.search), argv, cwd, limits, ())
+        program = programs.resolve(arguments.argv[0], settings.search, settings.workspace.path, cwd)
+        operands = workspace.find_operands(settings.workspace, cwd, arguments.argv[1:])
+        return _Call(arguments, program, arguments.argv, cwd, limits, operands)
+
+    def _read(self, call: "_Call") -> tuple[str, workspace.Operands]:
+        sha256 = programs.digest(call.program, self._digests)
+        return sha256, workspace.digest_operands(self._settings.workspace, call.operands, self._digests)
+
+    async def _project(self, names: tuple[str, ...]) -> Mapping[str, str]:
+        if not names:
+            return {}
+        return await asyncio.to_thread(lambda: {name: self._secrets(name) for name in names})
+
+    async def _declared_secrets(self) -> tuple[str, ...]:
+        """Fetch what a run before a crash may have been given, to keep it out of the transcript."""
+        values = []
+        for name in sorted(self._settings.secrets):
+            try:
+                values.append(await asyncio.to_thread(self._secrets, name))
+            except SecretUnavailable as error:
+                _log.warning("secret_unavailable_for_redaction", secret=name, reason=str(error))
+        return tuple(values)
+
+    async def _await_end(self, execution: Execution, limits: RunLimits) -> RunAnswer:
+        """Wait as long as the provider may need to end the run by itself."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + (limits.wall_time + limits.kill_grace).total_seconds() + _END_MARGIN
+        while (left := until - loop.time()) > 0:
+            answer = await self._isolation.wait(execution, min(left, _WAIT_SLICE))
+            if not isinstance(answer, Running):
+                return answer
+        await self._isolation.cancel(execution)
+        return Unknown("the provider did not report its end in time")
+
+    def _result(self, answer: RunAnswer, secrets: tuple[str, ...]) -> ToolResult:
+        match answer:
+            case Ran(result=result):
+                return _ran(redact(result, secrets))
+            case Refused(reason=reason):
+                if reason in {PROGRAM_CHANGED, WORKSPACE_CHANGED}:
+                    self._digests.forget()
+                    return ToolResult(
+                        CallState.FAILED, f"not executed: {answer.message}", subject_changed=True
+                    )
+                return _refused(answer)
+            case Unknown(message=message):
+                return _unknown(message)
+            case Running():
+                return _unknown("it was still running when it was last seen")
+            case _:
+                assert_never(answer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call that is resolved but for the content of its files."""
+
+    arguments: RunArguments
+    program: programs.Program
+    argv: tuple[str, ...]
+    cwd: str
+    limits: RunLimits
+    operands: tuple[workspace.Operand, ...]
+
+
+def _target(call: _Call) -> Target:
+    arguments = call.arguments
+    is_shell = arguments.shell is not None
+    return Target(
+        tool=NAME,
+        effect=Effect.STATE_CHANGING,
+        program=None if is_shell else call.program.path,
+        argv=() if is_shell else call.argv,
+        shell=arguments.shell,
+        cwd=call.cwd,
+        env=frozenset(arguments.env),
+        stdin=bool(arguments.stdin),
+        secrets=frozenset(arguments.secrets),
+    )
+
+
+def _ran(result: ProcessResult) -> ToolResult:
+    match result.cause:
+        case EndCause.EXITED | EndCause.SIGNALED:
+            return ToolResult(CallState.SUCCEEDED, describe(result), result)
+        case EndCause.LOST:
+            return replace(_unknown("the run began and its end was not seen"), process=result)
+        case _:
+            return ToolResult(CallState.FAILED, describe(result), result)
+
+
+def _refused(refusal: Refused) -> ToolResult:
+    return ToolResult(CallState.FAILED, f"not executed: {refusal.message}")
+
+
+def _unknown(why: str) -> ToolResult:
+    return ToolResult(
+        CallState.OUTCOME_UNKNOWN,
+        f"outcome unknown: {why}. Nobody can tell whether or how far the command ran; do not repeat it "
+        "blindly.",
+    )

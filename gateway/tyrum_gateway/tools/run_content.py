@@ -1,0 +1,99 @@
+"""What the model is told of a run: outcome first, then bounded output, as plain text.
+
+Output is data. Bytes that are no text are replaced, control characters are escaped, and what is left out is
+counted, so that a model never takes a part for the whole.
+"""
+
+import re
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import assert_never
+
+from tyrum_gateway.domain.process import EndCause, ProcessResult, StreamEvidence
+from tyrum_gateway.tools.visible import code
+
+SHOWN_BYTES = 10 * 1024
+"""Of each stream, at the beginning and at the end."""
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def describe(result: ProcessResult) -> str:
+    """Write the outcome line and both streams."""
+    parts = [outcome(result)]
+    parts += _stream("stdout", result.stdout)
+    parts += _stream("stderr", result.stderr)
+    return "\n".join(parts)
+
+
+def outcome(result: ProcessResult) -> str:
+    """Say in one line how the run ended."""
+    took = f"after {result.duration // timedelta(milliseconds=1)} ms"
+    match result.cause:
+        case EndCause.EXITED:
+            return f"exit code {result.exit_code} {took}"
+        case EndCause.SIGNALED:
+            return f"ended by signal {result.signal} {took}"
+        case EndCause.WALL_TIME:
+            return f"stopped at its time limit {took}"
+        case EndCause.OUTPUT_LIMIT:
+            return f"stopped at its output limit {took}"
+        case EndCause.CANCELLED:
+            return f"cancelled {took}"
+        case EndCause.PROVIDER_GONE:
+            return f"stopped {took}, because the provider that ran it ended"
+        case EndCause.START_FAILED:
+            return "not executed: the start failed"
+        case EndCause.LOST:
+            return "outcome unknown: the run began and its end was not seen"
+        case _:
+            assert_never(result.cause)
+
+
+def redact(result: ProcessResult, secrets: Sequence[str]) -> ProcessResult:
+    """Replace secret values in the kept output by `***`; totals and digests stay those of the command.
+
+    Values below four bytes are left, because replacing them would garble everything else.
+    """
+    values = sorted((value.encode() for value in secrets if len(value.encode()) >= 4), key=len, reverse=True)
+    if not values:
+        return result
+    pattern = re.compile(b"|".join(re.escape(value) for value in values))
+    return ProcessResult(
+        cause=result.cause,
+        exit_code=result.exit_code,
+        signal=result.signal,
+        duration=result.duration,
+        stdout=_redacted(result.stdout, pattern),
+        stderr=_redacted(result.stderr, pattern),
+    )
+
+
+def _redacted(stream: StreamEvidence, pattern: re.Pattern[bytes]) -> StreamEvidence:
+    head, tail = pattern.sub(b"***", stream.head), pattern.sub(b"***", stream.tail)
+    if len(stream.head) + len(stream.tail) == stream.total_bytes:
+        # Contiguous: a value may lie across the seam.
+        whole = pattern.sub(b"***", stream.head + stream.tail)
+        head, tail = whole[: len(stream.head)], whole[len(stream.head) :]
+    return StreamEvidence(stream.total_bytes, stream.sha256, head, tail)
+
+
+def _stream(name: str, stream: StreamEvidence) -> list[str]:
+    if not stream.total_bytes:
+        return []
+    kept = stream.head + stream.tail
+    if len(kept) <= 2 * SHOWN_BYTES and stream.total_bytes <= 2 * SHOWN_BYTES:
+        return [f"{name}, {stream.total_bytes} bytes:", _text(kept)]
+    head, tail = stream.head[:SHOWN_BYTES], kept[-SHOWN_BYTES:]
+    left_out = stream.total_bytes - len(head) - len(tail)
+    return [
+        f"{name}, {stream.total_bytes} bytes, the beginning and the end:",
+        _text(head),
+        f"[… {left_out} bytes left out …]",
+        _text(tail),
+    ]
+
+
+def _text(data: bytes) -> str:
+    text = data.decode(errors="replace").removesuffix("\n")
+    return _CONTROL.sub(lambda found: code(found[0]), text)

@@ -1,0 +1,134 @@
+"""What an approval of `process.run` is about: canonical JSON for machines and a full text for people.
+
+Invariant: everything that determines the effect stands in the JSON, so that equal digests mean equal effects;
+the text shows the same facts with hidden characters escaped.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from tyrum_gateway.domain.approval import Subject
+from tyrum_gateway.domain.binding import Candidate
+from tyrum_gateway.domain.canonical import Value, canonical_json
+from tyrum_gateway.domain.process import ProcessRun
+from tyrum_gateway.tools.isolation import Boundary
+from tyrum_gateway.tools.visible import is_plain, quoted
+
+SUMMARY_STDIN = 2_000
+"""Characters of standard input that the text shows; the rest is identified by its digest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A resolved call with what is only of interest to whoever approves it."""
+
+    tool: str
+    run: ProcessRun
+    shell: str | None
+    given_env: Mapping[str, str]
+    """The part of the environment that the model chose."""
+    open_operands: tuple[str, ...]
+    candidate: Candidate
+    boundary: Boundary
+
+
+def subject_of(shown: Shown) -> Subject:
+    """Write down what is asked."""
+    return Subject(canonical_json(_machine(shown)), _people(shown))
+
+
+def _machine(shown: Shown) -> Value:
+    run = shown.run
+    return {
+        "tool": shown.tool,
+        "program": {"path": run.program.path, "sha256": run.program.sha256},
+        "argv": list(run.argv),
+        "shell": shown.shell is not None,
+        "cwd": run.cwd,
+        "env": {
+            "base": {name: value for name, value in run.env.items() if name not in shown.given_env},
+            "given": dict(shown.given_env),
+        },
+        "stdin": {"sha256": hashlib.sha256(run.stdin).hexdigest(), "bytes": len(run.stdin)},
+        "secrets": list(run.secrets),
+        "operands": [{"path": operand.path, "sha256": operand.sha256} for operand in run.operands],
+        "open_operands": list(shown.open_operands),
+        "workspace": {
+            "path": run.workspace.path,
+            # As text: device and inode numbers may exceed what every JSON reader keeps exact.
+            "device": str(run.workspace.device),
+            "inode": str(run.workspace.inode),
+        },
+        "limits": {
+            "wall_time_ms": _milliseconds(run.limits.wall_time),
+            "output_bytes": str(run.limits.output_bytes),
+            "kill_grace_ms": _milliseconds(run.limits.kill_grace),
+        },
+        "required_claims": list(run.required_claims),
+        "boundary": shown.candidate.shown(),
+        "run_uid": shown.boundary.run_uid,
+    }
+
+
+def _people(shown: Shown) -> str:
+    run, limits = shown.run, shown.run.limits
+    lines = [
+        f"program    {quoted(run.program.path)}  (sha256 {run.program.sha256})",
+    ]
+    if shown.shell is None:
+        lines.append(f"arguments  {' '.join(quoted(argument) for argument in run.argv)}")
+    else:
+        lines.append("shell text")
+        lines += _block(shown.shell)
+    lines.append(f"directory  {quoted(run.cwd)} in {quoted(run.workspace.path)}")
+    for name in sorted(run.env):
+        origin = "" if name in shown.given_env else "  (always)"
+        lines.append(f"env        {name}={quoted(run.env[name])}{origin}")
+    if run.secrets:
+        lines.append(f"secrets    {', '.join(run.secrets)}  (as environment variables)")
+    lines += _stdin_lines(run.stdin)
+    lines += [f"file       {quoted(operand.path)}  (sha256 {operand.sha256})" for operand in run.operands]
+    lines += [
+        f"file       {quoted(path)}  (content not fixed: it may change before the command runs)"
+        for path in shown.open_operands
+    ]
+    lines.append(
+        f"limits     {_seconds(limits.wall_time)} of wall time, {limits.output_bytes} bytes of output, "
+        f"{_seconds(limits.kill_grace)} between request to end and kill"
+    )
+    candidate = shown.candidate
+    lines.append(
+        f"boundary   profile {candidate.profile}, provider {candidate.provider} ({candidate.provider_id}), "
+        f"artifact {candidate.artifact_digest or 'unknown'}"
+    )
+    lines.append(f"           {shown.boundary.describe()}")
+    lines += [f"           {_line(text)}" for text in (*candidate.claims, *shown.boundary.notes)]
+    return "\n".join(lines)
+
+
+def _stdin_lines(stdin: bytes) -> list[str]:
+    if not stdin:
+        return []
+    text = stdin.decode()
+    more = f", the first {SUMMARY_STDIN} characters" if len(text) > SUMMARY_STDIN else ""
+    head = f"stdin      {len(stdin)} bytes (sha256 {hashlib.sha256(stdin).hexdigest()}){more}"
+    return [head, *_block(text[:SUMMARY_STDIN])]
+
+
+def _block(text: str) -> list[str]:
+    """Show lines as they are after `|`, and those with hidden characters escaped after `$`."""
+    return [f"  | {line}" if is_plain(line) else f"  $ {quoted(line)}" for line in text.split("\n")]
+
+
+def _line(text: str) -> str:
+    return text if is_plain(text) else quoted(text)
+
+
+def _milliseconds(value: timedelta) -> int:
+    return value // timedelta(milliseconds=1)
+
+
+def _seconds(value: timedelta) -> str:
+    return f"{value.total_seconds():g} s"

@@ -1,0 +1,35 @@
+"""Making text visible: control, format and separator characters as escapes, so that nothing hides.
+
+Two texts never look the same: quoting doubles backslashes whenever it escapes anything.
+"""
+
+import shlex
+import unicodedata
+
+
+def is_plain(text: str) -> bool:
+    """Tell whether every character shows itself, the space included."""
+    return all(_plain(character) for character in text)
+
+
+def quoted(text: str) -> str:
+    """Quote text as a shell reads it: bare when it is simple, `$'…'` when something must be escaped."""
+    if is_plain(text):
+        return shlex.quote(text)
+    inner = "".join(
+        f"\\{character}" if character in {"\\", "'"} else character if _plain(character) else code(character)
+        for character in text
+    )
+    return f"$'{inner}'"
+
+
+def code(character: str) -> str:
+    """Write a character as an escape."""
+    number = ord(character)
+    if number < 0x100:
+        return f"\\x{number:02x}"
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
+
+
+def _plain(character: str) -> bool:
+    return character == " " or unicodedata.category(character)[0] not in {"C", "Z"}

@@ -1,0 +1,197 @@
+"""The agent's workspace: one directory by path and identity, and what a call may name inside it.
+
+Invariant: nothing is opened through a link, and nothing outside is ever opened; a directory that was put
+in the workspace's place is noticed.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tyrum_gateway.domain.process import FileIdentity, WorkspaceIdentity
+from tyrum_gateway.tools.digests import Digests
+from tyrum_gateway.tools.strict_json import ArgumentProblem, shown
+
+MAX_OPERANDS = 32
+MAX_OPERAND_BYTES = 8 * 1024 * 1024
+MAX_PATH_BYTES = 4096
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An argument that names a regular file of the workspace."""
+
+    path: str
+    """Absolute."""
+    relative: str
+    status: os.stat_result
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """Files that a call names, with the content they have now."""
+
+    fixed: tuple[FileIdentity, ...]
+    """Checked again when the call runs."""
+    open: tuple[str, ...]
+    """Paths whose content is not fixed, because they are too large or too many."""
+
+
+def admit(path: str) -> WorkspaceIdentity:
+    """Take the identity of an existing directory; its path may contain links, the result does not.
+
+    Raises:
+        OSError: It is not there or no directory.
+    """
+    real = os.path.realpath(path, strict=True)
+    descriptor = os.open(real, _DIRECTORY)
+    try:
+        status = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    return WorkspaceIdentity(real, status.st_dev, status.st_ino)
+
+
+def checked_cwd(workspace: WorkspaceIdentity, cwd: str) -> str:
+    """Check a working directory and return it relative to the workspace, `.` for the workspace itself.
+
+    Raises:
+        ArgumentProblem: It leaves the workspace, does not exist or passes a link; the workspace was replaced.
+    """
+    relative = cwd
+    if cwd.startswith("/"):
+        root = workspace.path.rstrip("/") + "/"
+        if not f"{cwd.rstrip('/')}/".startswith(root):
+            raise ArgumentProblem("`cwd` must lie inside the workspace")
+        relative = cwd[len(root) :]
+    parts = [part for part in relative.split("/") if part not in {"", "."}]
+    if ".." in parts:
+        raise ArgumentProblem("`cwd` must not contain `..`")
+    with _opened_root(workspace) as root_descriptor:
+        try:
+            descriptor = _walk(root_descriptor, parts)
+        except OSError as error:
+            raise ArgumentProblem(
+                f"`cwd`: `{shown(relative)}` is no link-free directory of the workspace ({error.strerror})"
+            ) from None
+        os.close(descriptor)
+    return "/".join(parts) or "."
+
+
+def find_operands(workspace: WorkspaceIdentity, cwd: str, arguments: Sequence[str]) -> tuple[Operand, ...]:
+    """Find the arguments that name regular files of the workspace, in order, each once.
+
+    Raises:
+        ArgumentProblem: The workspace was replaced.
+    """
+    found: dict[str, Operand] = {}
+    with _opened_root(workspace) as root:
+        for argument in arguments:
+            walked = _relative(workspace, cwd, argument)
+            if walked is None:
+                continue
+            relative = os.path.normpath(walked)
+            if relative in found or len(f"{workspace.path}/{relative}".encode()) > MAX_PATH_BYTES:
+                continue
+            try:
+                with _opened_file(root, walked) as descriptor:
+                    status = os.fstat(descriptor)
+            except OSError:
+                continue
+            if stat.S_ISREG(status.st_mode):
+                found[relative] = Operand(f"{workspace.path}/{relative}", relative, status)
+    return tuple(found.values())
+
+
+def remembered(operands: Sequence[Operand], digests: Digests) -> bool:
+    """Tell whether `digest_operands` would read nothing."""
+    return all(
+        operand.status.st_size > MAX_OPERAND_BYTES or digests.known(operand.status) is not None
+        for operand in operands[:MAX_OPERANDS]
+    )
+
+
+def digest_operands(workspace: WorkspaceIdentity, operands: Sequence[Operand], digests: Digests) -> Operands:
+    """Fix the content of files; blocks while new ones are read.
+
+    Raises:
+        ArgumentProblem: The workspace was replaced.
+    """
+    fixed, left_open = [], []
+    with _opened_root(workspace) as root:
+        for index, operand in enumerate(operands):
+            value = None
+            if index < MAX_OPERANDS:
+                try:
+                    with _opened_file(root, operand.relative) as descriptor:
+                        value = digests.compute(descriptor, MAX_OPERAND_BYTES)
+                except OSError:
+                    value = None
+            if value is None:
+                left_open.append(operand.path)
+            else:
+                fixed.append(FileIdentity(operand.path, value))
+    return Operands(tuple(fixed), tuple(left_open))
+
+
+def _relative(workspace: WorkspaceIdentity, cwd: str, argument: str) -> str | None:
+    if not argument or len(argument.encode()) > MAX_PATH_BYTES:
+        return None
+    root = workspace.path.rstrip("/") + "/"
+    if argument.startswith("/") and not argument.startswith(root):
+        return None
+    inside = argument[len(root) :] if argument.startswith("/") else f"{cwd}/{argument}"
+    # `..` is kept and walked, because only a walk without links tells where it leads.
+    parts = [part for part in inside.split("/") if part not in {"", "."}]
+    depth = 0
+    for part in parts:
+        depth += -1 if part == ".." else 1
+        if depth < 0:
+            return None
+    return "/".join(parts) if parts and parts[-1] != ".." else None
+
+
+@contextmanager
+def _opened_root(workspace: WorkspaceIdentity) -> Iterator[int]:
+    try:
+        descriptor = os.open(workspace.path, _DIRECTORY)
+    except OSError as error:
+        raise ArgumentProblem(f"the workspace cannot be opened: {error.strerror}") from None
+    try:
+        status = os.fstat(descriptor)
+        if (status.st_dev, status.st_ino) != (workspace.device, workspace.inode):
+            raise ArgumentProblem("the workspace is another directory than at the gateway's start")
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _opened_file(root: int, relative: str) -> Iterator[int]:
+    *parents, name = relative.split("/")
+    directory = _walk(root, parents)
+    try:
+        descriptor = os.open(name, _FILE, dir_fd=directory)
+    finally:
+        os.close(directory)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _walk(root: int, parts: Sequence[str]) -> int:
+    descriptor = os.dup(root)
+    try:
+        for part in parts:
+            following = os.open(part, _DIRECTORY, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = following
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
