@@ -17,6 +17,8 @@ class EngineLimits:
     turn: TurnLimits
     step_time: timedelta
     """For one attempt of the model."""
+    turn_time: timedelta
+    """For the work on a turn between two waits."""
     approval_expiry: timedelta
     queued_per_conversation: int
     """Unfinished turns a conversation may have."""

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 from tyrum_gateway.app.agent import EngineLimits
 from tyrum_gateway.app.engine import Engine
-from tyrum_gateway.app.streams import LiveItem, Streams
+from tyrum_gateway.app.streams import Gap, LiveItem, Streams
 from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Conversation
 from tyrum_gateway.domain.errors import Draining, InvalidRequest, NotFound
 from tyrum_gateway.domain.ids import ConversationId, TurnId
@@ -102,11 +102,15 @@ class ChatDesk:
             conversation_id: Already checked to be visible.
             after: Last sequence seen.
             until: End after this turn has finished, and yield nothing of other turns; None watches for ever.
+
+        Raises:
+            Draining: The gateway is shutting down.
         """
         with self._streams.subscribe(conversation_id) as subscription:
             while True:
                 for item in subscription.take():
-                    yield item
+                    if until is None or isinstance(item, Gap) or item.attempt.turn_id == until:
+                        yield item
                 events = await self._store.events(conversation_id, after, PAGE)
                 for event in events:
                     after = event.sequence
@@ -120,6 +124,8 @@ class ChatDesk:
                         if until is not None and isinstance(event.payload, TurnFinished):
                             return
                 if len(events) < PAGE:
+                    if subscription.closed:
+                        raise Draining("the gateway is shutting down: reconnect and resume")
                     await subscription.wait()
 
     async def cancel(self, principal: Principal, turn_id: TurnId, reason: str) -> TurnView:

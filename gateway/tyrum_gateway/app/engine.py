@@ -33,6 +33,7 @@ class Engine:
     ) -> None:
         self._store = store
         self._ids = ids
+        self._turn_time = limits.turn_time.total_seconds()
         self._interrupts = Interrupts()
         self._slots = asyncio.Semaphore(limits.concurrent_turns)
         self._group: asyncio.TaskGroup | None = None
@@ -114,14 +115,18 @@ class Engine:
 
     async def _drive(self, turn: Turn, *, recovered: bool) -> None:
         try:
-            await self._runner.drive(turn, recovered=recovered)
+            async with asyncio.timeout(self._turn_time) as bound:
+                await self._runner.drive(turn, recovered=recovered)
         except Exception:
             # One conversation must not take the gateway down, and its turn must not hang: settle it.
-            incident = self._ids.new(IncidentId)
-            log.exception("turn_broken", turn=turn.turn_id, incident=incident)
+            if bound.expired():
+                reason = f"the turn was worked on for more than {self._turn_time:g} s"
+            else:
+                incident = self._ids.new(IncidentId)
+                log.exception("turn_broken", turn=turn.turn_id, incident=incident)
+                reason = f"internal error, incident {incident}"
             newest = (await self._store.turn(turn.turn_id)).turn
-            broken = Broken(f"internal error, incident {incident}")
-            self.settled(*await self.turns.apply(newest, broken))
+            self.settled(*await self.turns.apply(newest, Broken(reason)))
 
     def _spawn(self, group: asyncio.TaskGroup, job: Coroutine[Any, Any, None]) -> None:
         task = group.create_task(job)

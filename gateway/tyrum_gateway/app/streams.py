@@ -62,6 +62,7 @@ class Subscription:
         self._ring: deque[Delta | Partial] = deque()
         self._held = 0
         self._dropped = 0
+        self.closed = False
         if partial is not None:
             self._push(partial)
 
@@ -143,6 +144,13 @@ class Streams:
             watchers.discard(subscription)
             if not watchers:
                 self._watchers.pop(conversation_id, None)
+
+    def close(self) -> None:
+        """End all watchers: the gateway stops."""
+        for subscriptions in self._watchers.values():
+            for subscription in subscriptions:
+                subscription.closed = True
+                subscription.wake()
 
     def signal(self, conversation_id: ConversationId) -> None:
         """Wake the watchers after a commit."""

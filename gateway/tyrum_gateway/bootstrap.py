@@ -1,1 +1,0 @@
-"""Composition root: the only module that knows every room of the gateway."""

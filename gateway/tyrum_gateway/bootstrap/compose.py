@@ -1,0 +1,179 @@
+"""From settings to objects: every adapter is chosen here, once, and handed to what needs it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import assert_never
+
+from tyrum_gateway.app.agent import Agent, EngineLimits
+from tyrum_gateway.app.approvals import ApprovalDesk
+from tyrum_gateway.app.chat import ChatDesk
+from tyrum_gateway.app.engine import Engine
+from tyrum_gateway.app.identity import Identity
+from tyrum_gateway.app.streams import Streams
+from tyrum_gateway.bootstrap.system import RandomIds, SystemClock
+from tyrum_gateway.config.secrets import SecretReference
+from tyrum_gateway.config.secrets import SecretUnavailable as ReferenceUnavailable
+from tyrum_gateway.config.settings import (
+    AgentSettings,
+    ModelSettings,
+    OfflineModelSettings,
+    ProviderSettings,
+    ScriptedModelSettings,
+    Settings,
+)
+from tyrum_gateway.domain.errors import StateUnusable
+from tyrum_gateway.domain.model import Model
+from tyrum_gateway.domain.ports import Store
+from tyrum_gateway.domain.process import RunLimits
+from tyrum_gateway.domain.tool import Tool
+from tyrum_gateway.domain.turn import TurnLimits
+from tyrum_gateway.models.catalog import Offline, Scripted, build_model
+from tyrum_gateway.tools.hosted_isolation import HostedIsolation
+from tyrum_gateway.tools.process_run import NAME as PROCESS_RUN
+from tyrum_gateway.tools.process_run import ProcessRunTool, RunSettings, SecretUnavailable
+from tyrum_gateway.tools.programs import SearchPath
+from tyrum_gateway.tools.workspace import prepare_workspace
+from tyrum_provider_host.contracts import DeploymentMode, Trust
+from tyrum_provider_host.host import ProviderHost
+from tyrum_provider_host.spec import ProviderSpec, Secret
+
+
+@dataclass(frozen=True, slots=True)
+class Composition:
+    """A gateway's parts, wired, not yet running."""
+
+    host: ProviderHost
+    identity: Identity
+    streams: Streams
+    engine: Engine
+    chat: ChatDesk
+    approvals: ApprovalDesk
+    ids: RandomIds
+    profiles: Mapping[str, tuple[str, ...]]
+    """Provider name to the profiles that select it."""
+
+
+def compose(
+    settings: Settings,
+    *,
+    store: Store,
+    runtime: Path,
+    version: str,
+    bench_tools: Mapping[str, Tool] | None = None,
+) -> Composition:
+    """Wire a gateway.
+
+    Args:
+        settings: The operator's configuration.
+        store: The durable truth, open.
+        runtime: Private directory for sockets.
+        version: Of the gateway, told to providers.
+        bench_tools: Further tools, for benchmarks only; the command line has no way to give any.
+
+    Raises:
+        StateUnusable: The workspace cannot be prepared.
+        ScriptInvalid: The script of a scripted model cannot be used.
+    """
+    clock, ids, streams = SystemClock(), RandomIds(), Streams()
+    host = ProviderHost(
+        [_spec(provider, settings.secrets) for provider in settings.providers.values()],
+        state_dir=settings.state_dir,
+        runtime_dir=runtime,
+        version=version,
+    )
+    chosen = settings.agents["default"]
+    agent = Agent(
+        instructions=chosen.instructions,
+        model=_model(settings.models[chosen.model]),
+        policy=settings.policies[chosen.policy],
+        tools={**_tools(settings, chosen, host), **(bench_tools or {})},
+    )
+    limits = _limits(settings)
+    engine = Engine(agent=agent, store=store, clock=clock, ids=ids, streams=streams, limits=limits)
+    return Composition(
+        host=host,
+        identity=Identity(store=store, clock=clock, ids=ids),
+        streams=streams,
+        engine=engine,
+        chat=ChatDesk(store=store, clock=clock, ids=ids, engine=engine, streams=streams, limits=limits),
+        approvals=ApprovalDesk(store=store, clock=clock, engine=engine),
+        ids=ids,
+        profiles={
+            provider: tuple(
+                f"isolation.{profile.name}"
+                for profile in settings.isolation_profiles.values()
+                if profile.provider == provider
+            )
+            for provider in settings.providers
+        },
+    )
+
+
+def _spec(provider: ProviderSettings, secrets: Mapping[str, SecretReference]) -> ProviderSpec:
+    def source(name: str) -> Secret:
+        return Secret(secrets[name].resolve().reveal())
+
+    return ProviderSpec(
+        name=provider.name,
+        kind=provider.kind,
+        command=provider.command,
+        config=provider.config,
+        secrets={slot: lambda name=name: source(name) for slot, name in provider.secrets.items()},
+        implementation_range=provider.implementation_version,
+        trust=Trust(provider.trust),
+        deployment=DeploymentMode(provider.deployment),
+        start_timeout=provider.start_timeout.total_seconds(),
+        artifact_sha256=provider.artifact_sha256,
+    )
+
+
+def _model(settings: ModelSettings) -> Model:
+    match settings:
+        case OfflineModelSettings():
+            return build_model(Offline())
+        case ScriptedModelSettings(script=script):
+            return build_model(Scripted(script))
+        case _:
+            assert_never(settings)
+
+
+def _tools(settings: Settings, agent: AgentSettings, host: ProviderHost) -> dict[str, Tool]:
+    """Without an isolation profile there are no process tools."""
+    if agent.isolation_profile is None:
+        return {}
+    profile = settings.isolation_profiles[agent.isolation_profile]
+
+    def secret(name: str) -> str:
+        try:
+            return settings.secrets[name].resolve().reveal()
+        except ReferenceUnavailable as error:
+            raise SecretUnavailable(str(error)) from None
+
+    try:
+        workspace = prepare_workspace(agent.workspace)
+    except OSError as error:
+        raise StateUnusable(f"cannot use the workspace `{agent.workspace}`: {error.strerror}") from error
+    run = RunSettings(
+        workspace=workspace,
+        search=SearchPath(tuple(str(directory) for directory in profile.path)),
+        limits=RunLimits(profile.wall_time, profile.output_bytes, profile.kill_grace),
+        required_claims=profile.required_claims,
+        secrets=frozenset(agent.secrets),
+    )
+    isolation = HostedIsolation(
+        host, provider=profile.provider, profile=profile.name, required_claims=profile.required_claims
+    )
+    return {PROCESS_RUN: ProcessRunTool(run, isolation, secret)}
+
+
+def _limits(settings: Settings) -> EngineLimits:
+    limits = settings.limits
+    return EngineLimits(
+        turn=TurnLimits(steps=limits.steps_per_turn, attempts=limits.attempts_per_step),
+        step_time=limits.step_time,
+        turn_time=limits.turn_time,
+        approval_expiry=settings.approval_expiry,
+        queued_per_conversation=limits.queued_per_conversation,
+        concurrent_turns=limits.concurrent_turns,
+    )

@@ -1,0 +1,128 @@
+"""Running a gateway: admit providers, take up unfinished work, serve, drain."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from tyrum_gateway.bootstrap.compose import Composition, compose
+from tyrum_gateway.bootstrap.state_directory import StateDirectory, gateway_socket, runtime_directory
+from tyrum_gateway.config.settings import Settings
+from tyrum_gateway.domain.principal import Role
+from tyrum_gateway.domain.tool import Tool
+from tyrum_gateway.rpc.approvals import ApprovalServicer
+from tyrum_gateway.rpc.catalog import CatalogServicer
+from tyrum_gateway.rpc.chat import ChatServicer
+from tyrum_gateway.rpc.guard import Guard
+from tyrum_gateway.rpc.server import GatewayServer, Services
+from tyrum_gateway.storage import SqliteStore
+
+log = structlog.get_logger(__name__)
+
+ADMISSION_SECONDS = 30.0
+"""How long the start waits for providers to be admitted or refused."""
+
+DRAIN_SECONDS = 10.0
+"""How long turns in work get to reach a durable rest after SIGTERM."""
+
+GRACE_SECONDS = 2.0
+"""How long calls in flight get at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What is known once the gateway serves."""
+
+    addresses: Sequence[str]
+    providers: Mapping[str, str]
+    """Provider name to its lifecycle, with the reason when it is not admitted."""
+
+
+async def serve(
+    settings: Settings,
+    *,
+    version: str,
+    ready: Callable[[Serving], None],
+    bench_tools: Mapping[str, Tool] | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, then drain.
+
+    Args:
+        settings: The operator's configuration, bound to a state directory.
+        version: Of the gateway.
+        ready: Called once clients can be served.
+        bench_tools: Further tools, for benchmarks only.
+
+    Raises:
+        StateUnusable: The state directory is in use, not private, damaged or of a newer version; or an
+            address cannot be listened on.
+    """
+    directory = StateDirectory.prepare(settings.state_dir)
+    with directory.locked():
+        runtime = runtime_directory()
+        socket = settings.listen.unix or gateway_socket(runtime, directory.path)
+        socket.unlink(missing_ok=True)
+        addresses = [f"unix:{socket}"]
+        if settings.listen.tcp is not None:
+            addresses.append(f"{settings.listen.tcp.host}:{settings.listen.tcp.port}")
+        store = await SqliteStore.open(directory.database)
+        try:
+            parts = compose(settings, store=store, runtime=runtime, version=version, bench_tools=bench_tools)
+            await parts.identity.ensure("operator", list(Role), directory.operator_token())
+            server = GatewayServer(
+                guard=Guard(identity=parts.identity, ids=parts.ids),
+                services=Services(
+                    ChatServicer(parts.chat),
+                    ApprovalServicer(parts.approvals, store),
+                    CatalogServicer(parts.host, parts.profiles, store),
+                ),
+                addresses=addresses,
+            )
+            async with parts.host:
+                await parts.host.wait_settled(ADMISSION_SECONDS)
+                await _run(parts, server, directory, version, ready)
+        finally:
+            await store.close()
+            socket.unlink(missing_ok=True)
+
+
+async def _run(
+    parts: Composition,
+    server: GatewayServer,
+    directory: StateDirectory,
+    version: str,
+    ready: Callable[[Serving], None],
+) -> None:
+    terminated, stopping, started = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, terminated.set)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(parts.engine.run(started, stopping))
+        expiry = group.create_task(parts.approvals.expire())
+        await started.wait()
+        bound = await server.start()
+        with directory.announced(bound, version):
+            log.info("serving", addresses=list(bound))
+            ready(Serving(bound, _lifecycles(parts)))
+            await terminated.wait()
+        log.info("draining")
+        parts.chat.drain()
+        await server.drain()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await parts.engine.idle()
+        parts.streams.close()
+        await server.stop(GRACE_SECONDS)
+        expiry.cancel()
+        stopping.set()
+
+
+def _lifecycles(parts: Composition) -> dict[str, str]:
+    return {
+        status.name: status.lifecycle.value + (f": {status.reason}" if status.reason else "")
+        for status in parts.host.statuses()
+    }

@@ -1,0 +1,176 @@
+"""The state directory: one gateway at a time, private to its user, self-describing.
+
+It holds `gateway.lock`, `gateway.json` {address, addresses, pid, boot_id, version} while a gateway runs,
+`operator.token` (0600), the database and `providers/<name>/`.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tyrum_gateway.domain.errors import StateUnusable
+
+LONGEST_SOCKET = 100
+"""Bytes of the longest socket path; the kernel allows 107."""
+
+_SOCKET_NAME = 40
+
+
+@dataclass(frozen=True, slots=True)
+class StateDirectory:
+    """A prepared state directory."""
+
+    path: Path
+
+    @property
+    def database(self) -> Path:
+        """The durable truth."""
+        return self.path / "tyrum.sqlite3"
+
+    @property
+    def announcement(self) -> Path:
+        """Where clients on this machine find the gateway."""
+        return self.path / "gateway.json"
+
+    @property
+    def token_file(self) -> Path:
+        """The local operator's token."""
+        return self.path / "operator.token"
+
+    @classmethod
+    def prepare(cls, path: Path) -> "StateDirectory":
+        """Create the directory, or check that it is private to this user.
+
+        Raises:
+            StateUnusable: It belongs to somebody else, others may enter it, or it cannot be made.
+        """
+        path = path.absolute()
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = path.stat()
+        except OSError as error:
+            raise StateUnusable(f"cannot create the state directory `{path}`: {error.strerror}") from error
+        if status.st_uid != os.geteuid():
+            raise StateUnusable(f"the state directory `{path}` belongs to uid {status.st_uid}, not to you")
+        if status.st_mode & 0o077:
+            mode = stat.S_IMODE(status.st_mode)
+            raise StateUnusable(f"others may enter the state directory `{path}` ({mode:o}): chmod 700 {path}")
+        return cls(path)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the directory for one gateway.
+
+        Raises:
+            StateUnusable: Another gateway holds it; the message names its process.
+        """
+        descriptor = os.open(self.path / "gateway.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
+                raise StateUnusable(
+                    f"another gateway (process {holder}) uses the state directory `{self.path}`"
+                ) from None
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def operator_token(self) -> str:
+        """Read the local operator's token, creating it at the first start.
+
+        Raises:
+            StateUnusable: The file is not private or holds no token.
+        """
+        try:
+            descriptor = os.open(self.token_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        except FileExistsError:
+            return self._read_token()
+        token = secrets.token_urlsafe(32)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(token + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        return token
+
+    def _read_token(self) -> str:
+        status = self.token_file.lstat()
+        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077 or status.st_uid != os.geteuid():
+            raise StateUnusable(
+                f"`{self.token_file}` must be a regular file of yours with mode 600: delete it to get a new one"
+            )
+        token = self.token_file.read_text(encoding="ascii", errors="replace").strip()
+        if not token.isascii() or len(token) < 32:
+            raise StateUnusable(f"`{self.token_file}` holds no token: delete it to get a new one")
+        return token
+
+    @contextmanager
+    def announced(self, addresses: Sequence[str], version: str) -> Iterator[None]:
+        """Tell clients on this machine where the gateway is, for as long as it serves."""
+        described = {
+            "address": addresses[0],
+            "addresses": list(addresses),
+            "pid": os.getpid(),
+            "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip(),
+            "version": version,
+        }
+        descriptor, draft = tempfile.mkstemp(dir=self.path, prefix=".gateway-")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(described, file)
+        Path(draft).replace(self.announcement)
+        try:
+            yield
+        finally:
+            self.announcement.unlink(missing_ok=True)
+
+
+def default_state_dir() -> Path:
+    """Where state goes when neither flag nor TYRUM_STATE_DIR says otherwise."""
+    named = os.environ.get("TYRUM_STATE_DIR")
+    if named:
+        return Path(named)
+    return Path("/var/lib/tyrum") if os.geteuid() == 0 else Path.home() / ".local/state/tyrum"
+
+
+def runtime_directory() -> Path:
+    """Find or make the private directory with a short path for the sockets of this user's gateways.
+
+    Raises:
+        StateUnusable: No directory with a path short enough can be made.
+    """
+    uid = os.geteuid()
+    bases = [Path("/run/tyrum")] if uid == 0 else []
+    if os.environ.get("XDG_RUNTIME_DIR"):
+        bases.append(Path(os.environ["XDG_RUNTIME_DIR"]) / "tyrum")
+    bases.append(Path(tempfile.gettempdir()) / f"tyrum-{uid}")
+    problems = []
+    for base in bases:
+        try:
+            base.mkdir(mode=0o700, exist_ok=True)
+            status = base.lstat()
+        except OSError as error:
+            problems.append(f"`{base}`: {error.strerror}")
+            continue
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != uid or status.st_mode & 0o077:
+            problems.append(f"`{base}` is not a private directory of yours")
+        elif len(os.fsencode(base)) > LONGEST_SOCKET - _SOCKET_NAME:
+            problems.append(f"`{base}` is too long for a socket")
+        else:
+            return base
+    raise StateUnusable("no directory for sockets: " + "; ".join(problems))
+
+
+def gateway_socket(runtime: Path, state: Path) -> Path:
+    """Name the gateway's socket: one per state directory, whose lock makes its path safe to take over."""
+    return runtime / f"gateway-{hashlib.sha256(os.fsencode(state)).hexdigest()[:12]}.sock"

@@ -1,0 +1,59 @@
+"""Who may call what: one table for every RPC the gateway serves.
+
+Invariant: an RPC without a row is refused; health alone is open. A test compares the table with the services.
+"""
+
+from dataclasses import dataclass
+
+from tyrum_gateway.domain.principal import Role
+
+CHAT = "tyrum.chat.v1.ChatService"
+APPROVAL = "tyrum.approval.v1.ApprovalService"
+CATALOG = "tyrum.catalog.v1.CatalogService"
+HEALTH = "grpc.health.v1.Health"
+REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """No credential needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """An authenticated principal that holds one of the roles."""
+
+    roles: frozenset[Role]
+
+
+Access = Open | AnyOf
+"""What an RPC asks of its caller."""
+
+_ANYONE = AnyOf(frozenset(Role))
+_READER = AnyOf(frozenset({Role.CHAT, Role.OPERATOR, Role.AUDITOR, Role.ADMIN}))
+_WRITER = AnyOf(frozenset({Role.CHAT}))
+_CANCELLER = AnyOf(frozenset({Role.CHAT, Role.OPERATOR, Role.ADMIN}))
+_APPROVER = AnyOf(frozenset({Role.APPROVER}))
+_INBOX = AnyOf(frozenset({Role.APPROVER, Role.OPERATOR, Role.AUDITOR, Role.ADMIN}))
+_CATALOG = AnyOf(frozenset({Role.OPERATOR, Role.AUDITOR, Role.ADMIN}))
+
+TABLE: dict[tuple[str, str], Access] = {
+    (CHAT, "SendMessage"): _WRITER,
+    (CHAT, "Watch"): _READER,
+    (CHAT, "CancelTurn"): _CANCELLER,
+    (CHAT, "GetTurn"): _READER,
+    (CHAT, "GetConversation"): _READER,
+    (CHAT, "ListConversations"): _READER,
+    (CHAT, "ListEvents"): _READER,
+    (APPROVAL, "ListApprovals"): _INBOX,
+    (APPROVAL, "GetApproval"): _INBOX,
+    (APPROVAL, "ResolveApproval"): _APPROVER,
+    (CATALOG, "ListProviders"): _CATALOG,
+    (CATALOG, "GetProvider"): _CATALOG,
+    (CATALOG, "ListBindings"): _CATALOG,
+    (HEALTH, "Check"): Open(),
+    (HEALTH, "List"): Open(),
+    (HEALTH, "Watch"): Open(),
+    (REFLECTION, "ServerReflectionInfo"): _ANYONE,
+}
+"""Every RPC of the gateway."""

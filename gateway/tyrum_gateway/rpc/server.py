@@ -1,0 +1,88 @@
+"""The gateway's gRPC server: its services behind one guard, with health and reflection."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from tyrum.approval.v1 import approval_pb2_grpc
+from tyrum.catalog.v1 import catalog_pb2_grpc
+from tyrum.chat.v1 import chat_pb2_grpc
+from tyrum_gateway.domain.errors import StateUnusable
+from tyrum_gateway.rpc.approvals import ApprovalServicer
+from tyrum_gateway.rpc.authorization import APPROVAL, CATALOG, CHAT
+from tyrum_gateway.rpc.catalog import CatalogServicer
+from tyrum_gateway.rpc.chat import ChatServicer
+from tyrum_gateway.rpc.guard import Guard
+
+MESSAGE_LIMIT = 4 * 1024 * 1024
+"""Bytes of the largest message in either direction."""
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MESSAGE_LIMIT),
+    ("grpc.max_send_message_length", MESSAGE_LIMIT),
+    ("grpc.so_reuseport", 0),
+)
+_OWN_SERVICES = (CHAT, APPROVAL, CATALOG)
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What the server offers."""
+
+    chat: ChatServicer
+    approvals: ApprovalServicer
+    catalog: CatalogServicer
+
+
+class GatewayServer:
+    """Serves clients between `start` and `stop`."""
+
+    def __init__(self, *, guard: Guard, services: Services, addresses: Sequence[str]) -> None:
+        """Prepare the server.
+
+        Args:
+            guard: Stands before every handler.
+            services: What is offered.
+            addresses: `unix:PATH` or `HOST:PORT`, loopback only; port 0 takes a free one.
+        """
+        self._server = grpc.aio.server(interceptors=[guard], options=_OPTIONS)
+        self._health = HealthServicer()
+        chat_pb2_grpc.add_ChatServiceServicer_to_server(services.chat, self._server)
+        approval_pb2_grpc.add_ApprovalServiceServicer_to_server(services.approvals, self._server)
+        catalog_pb2_grpc.add_CatalogServiceServicer_to_server(services.catalog, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        names = (*_OWN_SERVICES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
+        reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), self._server)
+        self._addresses = addresses
+
+    async def start(self) -> list[str]:
+        """Listen; return the addresses in the order given, with the ports that were taken.
+
+        Raises:
+            StateUnusable: An address cannot be listened on.
+        """
+        bound = []
+        for address in self._addresses:
+            try:
+                port = self._server.add_insecure_port(address)
+            except RuntimeError as error:
+                raise StateUnusable(f"cannot listen on `{address}`", detail=str(error)) from error
+            host = address.rpartition(":")[0]
+            bound.append(address if address.startswith("unix:") else f"{host}:{port}")
+        await self._server.start()
+        for service in ("", *_OWN_SERVICES):
+            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        return bound
+
+    async def drain(self) -> None:
+        """Tell health checks that the gateway takes no new work."""
+        await self._health.enter_graceful_shutdown()
+
+    async def stop(self, grace: float) -> None:
+        """Stop listening; calls in flight get `grace` seconds."""
+        await self._server.stop(grace)
