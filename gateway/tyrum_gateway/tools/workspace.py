@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from tyrum_gateway.domain.process import FileIdentity, WorkspaceIdentity
 from tyrum_gateway.tools.digests import Digests
@@ -41,12 +42,15 @@ class Operands:
     """Paths whose content is not fixed, because they are too large or too many."""
 
 
-def admit(path: str) -> WorkspaceIdentity:
-    """Take the identity of an existing directory; its path may contain links, the result does not.
+def prepare_workspace(path: Path) -> WorkspaceIdentity:
+    """Create the directory with mode 0700 unless it exists, and take its identity.
+
+    The path may pass links, the result does not.
 
     Raises:
-        OSError: It is not there or no directory.
+        OSError: It cannot be created, or is no directory.
     """
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
     real = os.path.realpath(path, strict=True)
     descriptor = os.open(real, _DIRECTORY)
     try:

@@ -54,7 +54,7 @@ _HOPELESS = frozenset({Lifecycle.REJECTED, Lifecycle.QUARANTINED, Lifecycle.STOP
 _log = structlog.get_logger("tyrum.tools")
 
 
-class HostIsolation:
+class HostedIsolation:
     """An isolation profile of the operator.
 
     Args:
