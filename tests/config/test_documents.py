@@ -14,6 +14,7 @@ from tyrum_gateway.config.document import Mapping, Node, Scalar, Sequence, plain
 from tyrum_gateway.config.model import ConfigFile
 from tyrum_gateway.config.reference import keys, render
 from tyrum_gateway.config.schema import json_schema
+from tyrum_gateway.models.script import load_script
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "examples/reference.yaml"
@@ -98,6 +99,11 @@ def test_yaml_in_the_documentation_has_the_right_shape() -> None:
             content = content_of(block)
             if set(content) <= set(ConfigFile.model_fields):
                 ConfigFile.model_validate(content_of(QUICKSTART) | content)
+
+
+def test_the_example_script_can_be_played() -> None:
+    """The script that the reference names is one the scripted model takes."""
+    assert len(load_script(ROOT / "examples/script.yaml").scenarios) == 2
 
 
 def test_the_schema_accepts_what_validation_accepts() -> None:

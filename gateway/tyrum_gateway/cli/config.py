@@ -5,6 +5,7 @@ Invariant: what is printed never holds a secret, nor any value of a file that wa
 
 import asyncio
 import json
+import logging
 import os
 import tempfile
 from pathlib import Path
@@ -15,7 +16,7 @@ import typer
 from tyrum_gateway.cli.failure import ExitCode, Failure
 from tyrum_gateway.cli.options import Output, sub_app
 from tyrum_gateway.cli.output import Format, emit, say
-from tyrum_gateway.config import ConfigProblems, check_file, load_settings, quickstart_path
+from tyrum_gateway.config import ConfigProblems, check_file, load_settings, locate
 from tyrum_gateway.config.schema import json_schema
 from tyrum_gateway.config.show import Effective, effective
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 config_app = sub_app("Validate and explain the configuration file.")
 
 File = Annotated[
-    Path | None, typer.Argument(metavar="[FILE]", help="Configuration file. Default: the quickstart.")
+    Path | None,
+    typer.Argument(metavar="FILE", help="Configuration file. Default: TYRUM_CONFIG, else the quickstart."),
 ]
 
 
@@ -37,8 +39,11 @@ def validate(
     ] = False,
     output: Output = Format.TEXT,
 ) -> None:
-    """Check a file; print every problem as `file:line:column: path: message`, exit code 3 when there is one."""
-    path = file or quickstart_path()
+    """Check a file and print every problem by position.
+
+    A problem is one line, `file:line:column: path: message`, and the exit code is then 3.
+    """
+    path = locate(config_file=file).config_file
     try:
         check_file(path, environment=os.environ)
     except ConfigProblems as problems:
@@ -69,7 +74,7 @@ def schema() -> None:
 def show(file: File = None, output: Output = Format.TEXT) -> None:
     """Print every setting in force and whether the file or a default decided it; secrets are `***`."""
     try:
-        checked = check_file(file or quickstart_path(), environment=os.environ)
+        checked = check_file(locate(config_file=file).config_file, environment=os.environ)
     except ConfigProblems as problems:
         raise _told(problems, output) from None
     settings = list(effective(checked.content))
@@ -106,6 +111,8 @@ def _told(problems: ConfigProblems, output: Format) -> Failure:
 def _probe(path: Path) -> "tuple[ProviderStatus, ...]":
     from tyrum_gateway.config.probe import probe  # noqa: PLC0415 - loads gRPC
 
+    # What the host would log is what the command prints.
+    logging.getLogger("tyrum_provider_host").addHandler(logging.NullHandler())
     with tempfile.TemporaryDirectory(prefix="tyrum-probe-") as directory:
         settings = load_settings(path, environment=os.environ, state_dir=Path(directory))
         return asyncio.run(probe(settings))

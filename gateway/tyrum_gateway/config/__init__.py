@@ -1,6 +1,7 @@
 """The operator's YAML: loading, validation with positions, secrets."""
 
 from tyrum_gateway.config.load import check_file, load_settings, quickstart_path
+from tyrum_gateway.config.locations import Locations, locate
 from tyrum_gateway.config.problems import ConfigProblems, Problem
 from tyrum_gateway.config.secrets import SecretReference, SecretUnavailable, SecretValue
 from tyrum_gateway.config.settings import (
@@ -22,6 +23,7 @@ __all__ = [
     "IsolationProfileSettings",
     "LimitSettings",
     "ListenSettings",
+    "Locations",
     "ModelSettings",
     "OfflineModelSettings",
     "Problem",
@@ -34,5 +36,6 @@ __all__ = [
     "TcpAddress",
     "check_file",
     "load_settings",
+    "locate",
     "quickstart_path",
 ]

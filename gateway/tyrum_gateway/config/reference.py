@@ -17,7 +17,8 @@ _INTRODUCTION = f"""\
 
 <!-- Generated: .venv/bin/python -m tyrum_gateway.config.reference > docs/reference/config.md -->
 
-One YAML file configures the gateway. `tyrum serve` without one uses the quickstart. Changes apply at the next
+One YAML file configures the gateway. `tyrum serve` takes the one that `--config` or
+TYRUM_CONFIG names, else the quickstart. Changes apply at the next
 start. [examples/reference.yaml](../../examples/reference.yaml) shows every key in place.
 
 ```
