@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import assert_never
 
@@ -29,6 +30,7 @@ from tyrum_gateway.domain.process import RunLimits
 from tyrum_gateway.domain.tool import Tool
 from tyrum_gateway.domain.turn import TurnLimits
 from tyrum_gateway.models.catalog import Offline, Scripted, build_model
+from tyrum_gateway.telemetry.redaction import Redactor
 from tyrum_gateway.tools.hosted_isolation import HostedIsolation
 from tyrum_gateway.tools.process_run import NAME as PROCESS_RUN
 from tyrum_gateway.tools.process_run import ProcessRunTool, RunSettings, SecretUnavailable
@@ -36,7 +38,7 @@ from tyrum_gateway.tools.programs import SearchPath
 from tyrum_gateway.tools.workspace import prepare_workspace
 from tyrum_provider_host.contracts import DeploymentMode, Trust
 from tyrum_provider_host.host import ProviderHost
-from tyrum_provider_host.spec import ProviderSpec, Secret
+from tyrum_provider_host.spec import ProviderSpec, Secret, SecretSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ def compose(
     *,
     store: Store,
     runtime: Path,
+    redactor: Redactor,
     version: str,
     bench_tools: Mapping[str, Tool] | None = None,
 ) -> Composition:
@@ -68,6 +71,7 @@ def compose(
         settings: The operator's configuration.
         store: The durable truth, open.
         runtime: Private directory for sockets.
+        redactor: Learns every secret that is resolved.
         version: Of the gateway, told to providers.
         bench_tools: Further tools, for benchmarks only; the command line has no way to give any.
 
@@ -76,8 +80,9 @@ def compose(
         ScriptInvalid: The script of a scripted model cannot be used.
     """
     clock, ids, streams = SystemClock(), RandomIds(), Streams()
+    vault = Vault(settings.secrets, redactor)
     host = ProviderHost(
-        [_spec(provider, settings.secrets) for provider in settings.providers.values()],
+        [_spec(provider, vault) for provider in settings.providers.values()],
         state_dir=settings.state_dir,
         runtime_dir=runtime,
         version=version,
@@ -87,7 +92,7 @@ def compose(
         instructions=chosen.instructions,
         model=_model(settings.models[chosen.model]),
         policy=settings.policies[chosen.policy],
-        tools={**_tools(settings, chosen, host), **(bench_tools or {})},
+        tools={**_tools(settings, chosen, host, vault), **(bench_tools or {})},
     )
     limits = _limits(settings)
     engine = Engine(agent=agent, store=store, clock=clock, ids=ids, streams=streams, limits=limits)
@@ -110,16 +115,38 @@ def compose(
     )
 
 
-def _spec(provider: ProviderSettings, secrets: Mapping[str, SecretReference]) -> ProviderSpec:
-    def source(name: str) -> Secret:
-        return Secret(secrets[name].resolve().reveal())
+class Vault:
+    """Resolves references at projection, and has every value masked in logs from then on."""
 
+    def __init__(self, references: Mapping[str, SecretReference], redactor: Redactor) -> None:
+        self._references = references
+        self._redactor = redactor
+
+    def reveal(self, name: str) -> str:
+        """Return a value for the one place that projects it.
+
+        Raises:
+            SecretUnavailable: The reference leads nowhere now.
+        """
+        try:
+            value = self._references[name].resolve().reveal()
+        except ReferenceUnavailable as error:
+            raise SecretUnavailable(str(error)) from None
+        self._redactor.register([value])
+        return value
+
+    def source(self, name: str) -> SecretSource:
+        """Defer the resolution of a provider's secret until Configure."""
+        return lambda: Secret(self.reveal(name))
+
+
+def _spec(provider: ProviderSettings, vault: Vault) -> ProviderSpec:
     return ProviderSpec(
         name=provider.name,
         kind=provider.kind,
         command=provider.command,
         config=provider.config,
-        secrets={slot: lambda name=name: source(name) for slot, name in provider.secrets.items()},
+        secrets={slot: vault.source(name) for slot, name in provider.secrets.items()},
         implementation_range=provider.implementation_version,
         trust=Trust(provider.trust),
         deployment=DeploymentMode(provider.deployment),
@@ -138,17 +165,11 @@ def _model(settings: ModelSettings) -> Model:
             assert_never(settings)
 
 
-def _tools(settings: Settings, agent: AgentSettings, host: ProviderHost) -> dict[str, Tool]:
+def _tools(settings: Settings, agent: AgentSettings, host: ProviderHost, vault: Vault) -> dict[str, Tool]:
     """Without an isolation profile there are no process tools."""
     if agent.isolation_profile is None:
         return {}
     profile = settings.isolation_profiles[agent.isolation_profile]
-
-    def secret(name: str) -> str:
-        try:
-            return settings.secrets[name].resolve().reveal()
-        except ReferenceUnavailable as error:
-            raise SecretUnavailable(str(error)) from None
 
     try:
         workspace = prepare_workspace(agent.workspace)
@@ -164,7 +185,7 @@ def _tools(settings: Settings, agent: AgentSettings, host: ProviderHost) -> dict
     isolation = HostedIsolation(
         host, provider=profile.provider, profile=profile.name, required_claims=profile.required_claims
     )
-    return {PROCESS_RUN: ProcessRunTool(run, isolation, secret)}
+    return {PROCESS_RUN: ProcessRunTool(run, isolation, vault.reveal)}
 
 
 def _limits(settings: Settings) -> EngineLimits:
@@ -172,7 +193,7 @@ def _limits(settings: Settings) -> EngineLimits:
     return EngineLimits(
         turn=TurnLimits(steps=limits.steps_per_turn, attempts=limits.attempts_per_step),
         step_time=limits.step_time,
-        turn_time=limits.turn_time,
+        turn_time=timedelta(minutes=30),
         approval_expiry=settings.approval_expiry,
         queued_per_conversation=limits.queued_per_conversation,
         concurrent_turns=limits.concurrent_turns,

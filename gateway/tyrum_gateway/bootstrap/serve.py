@@ -19,6 +19,8 @@ from tyrum_gateway.rpc.chat import ChatServicer
 from tyrum_gateway.rpc.guard import Guard
 from tyrum_gateway.rpc.server import GatewayServer, Services
 from tyrum_gateway.storage import SqliteStore
+from tyrum_gateway.telemetry.logging import configure_logging
+from tyrum_gateway.telemetry.redaction import Redactor
 
 log = structlog.get_logger(__name__)
 
@@ -60,6 +62,8 @@ async def serve(
         StateUnusable: The state directory is in use, not private, damaged or of a newer version; or an
             address cannot be listened on.
     """
+    redactor = Redactor()
+    configure_logging(redactor)
     directory = StateDirectory.prepare(settings.state_dir)
     with directory.locked():
         runtime = runtime_directory()
@@ -70,7 +74,14 @@ async def serve(
             addresses.append(f"{settings.listen.tcp.host}:{settings.listen.tcp.port}")
         store = await SqliteStore.open(directory.database)
         try:
-            parts = compose(settings, store=store, runtime=runtime, version=version, bench_tools=bench_tools)
+            parts = compose(
+                settings,
+                store=store,
+                runtime=runtime,
+                redactor=redactor,
+                version=version,
+                bench_tools=bench_tools,
+            )
             await parts.identity.ensure("operator", list(Role), directory.operator_token())
             server = GatewayServer(
                 guard=Guard(identity=parts.identity, ids=parts.ids),

@@ -108,7 +108,7 @@ class StateDirectory:
         status = self.token_file.lstat()
         if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077 or status.st_uid != os.geteuid():
             raise StateUnusable(
-                f"`{self.token_file}` must be a regular file of yours with mode 600: delete it to get a new one"
+                f"`{self.token_file}` must be your own file with mode 600: delete it to get a new one"
             )
         token = self.token_file.read_text(encoding="ascii", errors="replace").strip()
         if not token.isascii() or len(token) < 32:

@@ -91,7 +91,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
             name=status.name,
             kind=status.kind,
             provider_id=descriptor.provider_id if descriptor else "",
-            implementation_version=descriptor.implementation_version if descriptor else "",
+            implementation_version=str(descriptor.implementation_version) if descriptor else "",
             contract=status.contract,
             lifecycle=_LIFECYCLES[status.lifecycle],
             states=[
