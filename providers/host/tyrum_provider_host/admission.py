@@ -426,7 +426,9 @@ async def _configuration(
             Stage.CONFIGURE,
             f"the provider refused the configuration: {error}"
             + "".join(f"; {key}={value}" for key, value in error.metadata.items()),
-            action=f"{OPERATOR}: correct the provider's `config` or `secrets`",
+            action=f"{AUTHOR}: answer as the contract says"
+            if error.effect is Effect.UNKNOWN
+            else f"{OPERATOR}: correct the provider's `config` or `secrets`",
             transient=error.effect is Effect.UNKNOWN,
         ) from None
     if applied != prepared.digest:

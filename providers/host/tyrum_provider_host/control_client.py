@@ -180,8 +180,9 @@ class ControlClient:
         ]
         detail = "the probe answered ready" if answer.ready else "the probe answered not ready"
         if failing:
-            detail = f"{detail}; {'; '.join(failing)}"
-        return ProbeFacts(answer.ready, detail, MappingProxyType(unavailable))
+            detail = f"{detail}; not TRUE: {'; '.join(failing)}"
+        # Conditions are what readiness rests on: one that is not TRUE outweighs the provider's own summary.
+        return ProbeFacts(answer.ready and not failing, detail, MappingProxyType(unavailable))
 
     async def serving(self, service: str) -> str | None:
         """Check the health of `service`; None when it is SERVING, otherwise the status it has."""

@@ -22,9 +22,15 @@ _SHORTEST_REDACTED = 4
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
+_TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+
 def sanitise(text: str, limit: int) -> str:
-    """Make provider-written text safe to show: control and bidirectional characters out, length capped."""
-    clean = _CONTROL.sub("", text.replace("\r", "").replace("\n", " ").replace("\t", " "))
+    """Make provider-written text safe to show.
+
+    Terminal sequences, control and bidirectional characters are removed, and the length is capped.
+    """
+    clean = _CONTROL.sub("", _TERMINAL.sub("", text).replace("\r", "").replace("\n", " ").replace("\t", " "))
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
 

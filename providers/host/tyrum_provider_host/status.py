@@ -60,7 +60,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class ExitNotice:
-    """An instance has ended; calls in flight on it fail with `OutcomeUnknown`."""
+    """An admitted instance has ended; calls in flight on it fail with `OutcomeUnknown`."""
 
     name: str
     instance_id: str

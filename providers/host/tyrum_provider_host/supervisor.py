@@ -68,6 +68,7 @@ class Supervisor:
         self._generation = 0
         self._ledger = CrashLedger()
         self._lease: Lease | None = None
+        self._serving = False
         self._provider_id: str | None = None
 
     def stop(self) -> None:
@@ -207,7 +208,7 @@ class Supervisor:
         return Rejected(
             record.stage,
             f"the provider {ended} before it was admitted",
-            action=f"{OPERATOR}: see the provider's output and run its command by hand with --help",
+            action=f"{OPERATOR}: see the provider's output",
             transient=True,
         )
 
@@ -231,6 +232,7 @@ class Supervisor:
             generation=self._generation,
             handle_versions=record.descriptor.handle_versions,
         )
+        self._serving = True
         self._follow_states(record)
 
     async def _watch(self, record: AdmissionRecord) -> Exit | None:
@@ -288,9 +290,9 @@ class Supervisor:
         if instance is not None and instance.process.exit is not None and "before it was" not in reason:
             reason += f"; the process {instance.process.exit}"
         tail = [line for line in record.ring.lines if line.startswith("stderr: ")] or list(record.ring.lines)
-        if tail:
+        if tail and rejected.transient:
             reason += "; last output: " + " | ".join(tail[-_TAIL_LINES:])
-        record.facts = replace(record.facts, ended=self._ending(instance))
+        record.facts = replace(record.facts, alive=False, ended=self._ending(instance))
         if rejected.transient and self._provider_id is not None:
             return self._again(reason)
         self._become(Lifecycle.REJECTED, reason)
@@ -305,13 +307,13 @@ class Supervisor:
         return "was refused and ended by the host" if ended is None else str(ended)
 
     def _gone(self, record: AdmissionRecord, ended: Exit, *, expected: bool) -> None:
-        """Announce the end of the present instance, once."""
-        if self._lease is None and not record.facts.alive:
-            return
+        """Note the end of the present instance, and announce it once if it was admitted."""
         self._lease = None
         record.facts = replace(record.facts, alive=False, ended=record.facts.ended or str(ended))
         self._ledger = self._ledger.became_unhealthy(asyncio.get_running_loop().time())
-        self._announce(ExitNotice(self.spec.name, self._instance_id, self._generation, ended, expected))
+        if self._serving:
+            self._serving = False
+            self._announce(ExitNotice(self.spec.name, self._instance_id, self._generation, ended, expected))
         self._changed()
 
     def _again(self, reason: str) -> float | None:

@@ -1,0 +1,84 @@
+"""What the tests of the provider host share: places, specifications, and observations of the process table."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tyrum_provider_host import ProviderSpec, RestartPolicy, TimeBounds
+
+PYTHON = str(Path(sys.executable).parent / "python")
+DOUBLES = Path(__file__).parent / "doubles"
+
+FAST = TimeBounds(health_interval=0.1, health=0.3, settle=3.0, drain=2.0, shutdown_grace=2.0, term_grace=0.5)
+EAGER = RestartPolicy(initial_delay=0.05, max_delay=0.2)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Directories of one host."""
+
+    state: Path
+    runtime: Path
+
+    def instances(self) -> list[str]:
+        """Names of the instance directories that exist."""
+        return sorted(os.listdir(self.runtime)) if self.runtime.exists() else []
+
+
+def spec(double: str, **changes: Any) -> ProviderSpec:
+    """Specify one of the conformance doubles."""
+    plain = ProviderSpec(
+        name=double.replace("_", "-"),
+        kind="isolation",
+        command=(PYTHON, "-m", "tyrum_conformance.broken", double),
+        start_timeout=30.0,
+    )
+    return replace(plain, **changes)
+
+
+def own(double: str, *arguments: str, **changes: Any) -> ProviderSpec:
+    """Specify one of this directory's doubles."""
+    command = (PYTHON, str(DOUBLES / f"{double}.py"), *arguments)
+    return spec(double, command=command, **changes)
+
+
+def processes_mentioning(text: str) -> list[int]:
+    """Find the processes, zombies excluded, whose environment or arguments mention `text`."""
+    return [pid for pid in _pids() if text in _read(pid, "environ") or text in _read(pid, "cmdline")]
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """Read the environment a process was started with."""
+    entries = (entry.partition("=") for entry in _read(pid, "environ").split("\0") if entry)
+    return {name: value for name, _, value in entries}
+
+
+def arguments_of(pid: int) -> str:
+    """Read the arguments of a process."""
+    return _read(pid, "cmdline")
+
+
+async def eventually(condition: Callable[[], object], within: float = 10.0) -> None:
+    """Poll until `condition()` holds.
+
+    Raises:
+        TimeoutError: it did not within `within` seconds.
+    """
+    async with asyncio.timeout(within):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def _pids() -> Iterator[int]:
+    yield from (int(entry) for entry in os.listdir("/proc") if entry.isdigit())
+
+
+def _read(pid: int, name: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return ""
