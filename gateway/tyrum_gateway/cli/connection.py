@@ -12,11 +12,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import grpc
 import grpc.aio
 from google.rpc.error_details_pb2 import ErrorInfo
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_status import rpc_status
 
 from tyrum.approval.v1.approval_pb2_grpc import ApprovalServiceStub
@@ -60,6 +62,7 @@ class Gateway:
     chat: ChatServiceStub
     approvals: ApprovalServiceStub
     catalog: CatalogServiceStub
+    health: Any
     metadata: tuple[tuple[str, str], ...]
 
 
@@ -176,6 +179,7 @@ async def connect(target: Target) -> AsyncIterator[Gateway]:
                 ChatServiceStub(channel),
                 ApprovalServiceStub(channel),
                 CatalogServiceStub(channel),
+                HealthStub(channel),
                 (("authorization", f"Bearer {target.token}"),),
             )
         except grpc.aio.AioRpcError as error:
@@ -202,3 +206,9 @@ def reason_of(error: grpc.aio.AioRpcError) -> str:
         if detail.Unpack(info):
             return str(info.reason)
     return ""
+
+
+async def healthy(gateway: Gateway, timeout: float) -> bool:
+    """Ask the health service whether the gateway serves."""
+    response = await gateway.health.Check(HealthCheckRequest(), timeout=timeout)
+    return bool(response.status == HealthCheckResponse.SERVING)

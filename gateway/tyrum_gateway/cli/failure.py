@@ -7,7 +7,7 @@ import sys
 from enum import IntEnum
 
 from tyrum_gateway.cli.terminal import visible
-from tyrum_gateway.domain.errors import TABLE
+from tyrum_gateway.domain.errors import TABLE, TyrumError, translate
 
 
 class ExitCode(IntEnum):
@@ -66,6 +66,12 @@ def from_reason(reason: str, message: str) -> Failure:
     """Describe an error that a gateway's service answered with."""
     code = _BY_REASON.get(reason, ExitCode.FAILURE)
     return Failure(message, hint=_HINTS.get(reason, ""), code=code)
+
+
+def from_error(error: TyrumError) -> Failure:
+    """Describe an error of the gateway itself."""
+    row = translate(error)
+    return Failure(error.public, hint=_HINTS.get(row.reason, ""), code=ExitCode(row.exit_code))
 
 
 def report(failure: Failure) -> None:

@@ -1,0 +1,225 @@
+"""`tyrum doctor`: what could keep the gateway from working here, each finding with one fix.
+
+Invariant: it changes nothing, and a check that could not be made is never reported as passed.
+"""
+
+import asyncio
+import os
+import sqlite3
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tyrum_gateway.cli.failure import ExitCode, Failure
+from tyrum_gateway.cli.options import Output, StateDir, sub_app
+from tyrum_gateway.cli.output import Format, emit, say
+
+if TYPE_CHECKING:
+    from tyrum_gateway.cli.connection import Target
+
+app = sub_app("Check this machine and the running gateway.")
+
+_SQLITE = (3, 35, 0)
+_HEALTH_SECONDS = 5.0
+
+
+class Result(StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report; `fix` is empty when nothing needs to be done."""
+
+    check: str
+    result: Result
+    detail: str
+    fix: str = ""
+
+
+@app.command()
+def doctor(
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Configuration. Default: the quickstart.")
+    ] = None,
+    state_dir: StateDir = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Check this machine, the configuration and the running gateway; exits with 1 when a check fails."""
+    from tyrum_gateway.cli.connection import default_state_dir  # noqa: PLC0415 - imports grpc
+
+    directory = (state_dir or default_state_dir()).absolute()
+    findings: list[Finding] = []
+    for finding in _findings(directory, config):
+        findings.append(finding)
+        if output is not Format.JSON:
+            _print(finding, output)
+    if output is Format.JSON:
+        emit([asdict(finding) for finding in findings], output)
+    if any(finding.result is Result.FAIL for finding in findings):
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+def _print(finding: Finding, output: Format) -> None:
+    if output is Format.JSONL:
+        emit(asdict(finding), output)
+        return
+    say(f"{finding.result:<4}  {finding.check}: {finding.detail}")
+    if finding.fix:
+        say(f"      fix: {finding.fix}")
+
+
+def _findings(directory: Path, config: Path | None) -> Iterator[Finding]:
+    yield _python()
+    yield _sqlite()
+    yield _user()
+    yield state_directory(directory)
+    yield _token(directory)
+    yield _sockets()
+    yield from _configuration(config)
+    yield from asyncio.run(_gateway(directory))
+
+
+def _python() -> Finding:
+    return Finding("python", Result.OK, f"{sys.version.split()[0]} at `{sys.executable}`")
+
+
+def _sqlite() -> Finding:
+    version = sqlite3.sqlite_version
+    if sqlite3.sqlite_version_info < _SQLITE:
+        return Finding("sqlite", Result.FAIL, version, "use a Python built with SQLite 3.35 or newer")
+    return Finding("sqlite", Result.OK, version)
+
+
+def _user() -> Finding:
+    if os.geteuid() == 0:
+        detail = "root: what agents run without confinement can do everything here"
+        return Finding("user", Result.WARN, detail, "run the gateway as a user of its own")
+    return Finding("user", Result.OK, f"uid {os.geteuid()}")
+
+
+def state_directory(directory: Path) -> Finding:
+    """Check that a state directory is there, private and the caller's."""
+    check = "state directory"
+    try:
+        status = directory.stat()
+    except FileNotFoundError:
+        return Finding(check, Result.OK, f"`{directory}` will be made by `tyrum serve`")
+    except OSError as error:
+        return Finding(
+            check, Result.FAIL, f"`{directory}`: {error.strerror}", "choose another: --state-dir DIR"
+        )
+    if not stat.S_ISDIR(status.st_mode):
+        return Finding(
+            check, Result.FAIL, f"`{directory}` is no directory", "choose another: --state-dir DIR"
+        )
+    if status.st_uid != os.geteuid():
+        owner = f"`{directory}` belongs to uid {status.st_uid}"
+        return Finding(check, Result.FAIL, owner, f"run as that user, or: chown {os.geteuid()} {directory}")
+    if status.st_mode & 0o077:
+        mode = f"`{directory}` can be entered by others (mode {stat.S_IMODE(status.st_mode):04o})"
+        return Finding(check, Result.FAIL, mode, f"chmod 700 {directory}")
+    return Finding(check, Result.OK, f"`{directory}`")
+
+
+def _token(directory: Path) -> Finding:
+    from tyrum_gateway.cli.connection import token_file, token_problem  # noqa: PLC0415 - imports grpc
+
+    path = token_file(directory)
+    if not path.exists() and path.parent == directory:
+        return Finding("token", Result.OK, "will be made by the first `tyrum serve`")
+    if problem := token_problem(path):
+        return Finding("token", Result.FAIL, problem, f"chmod 600 {path}")
+    return Finding("token", Result.OK, f"`{path}`")
+
+
+def _sockets() -> Finding:
+    """Check that one of the places for sockets can hold a private directory."""
+    bases = [Path("/run")] if os.geteuid() == 0 else []
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    bases += [Path(runtime)] if runtime else []
+    bases.append(Path(tempfile.gettempdir()))
+    problems = []
+    for base in bases:
+        own = base / (f"tyrum-{os.geteuid()}" if base == bases[-1] else "tyrum")
+        problem = _unusable(own) if own.exists() else _unwritable(base)
+        if not problem:
+            return Finding("socket directory", Result.OK, f"`{own}`")
+        problems.append(problem)
+    fix = "set XDG_RUNTIME_DIR to a private directory"
+    return Finding("socket directory", Result.FAIL, "; ".join(problems), fix)
+
+
+def _unusable(directory: Path) -> str:
+    status = directory.lstat()
+    private = stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
+    return "" if private else f"`{directory}` is not a private directory of this user"
+
+
+def _unwritable(directory: Path) -> str:
+    return "" if os.access(directory, os.W_OK | os.X_OK) else f"`{directory}` cannot be written"
+
+
+def _configuration(config: Path | None) -> Iterator[Finding]:
+    from tyrum_gateway.config import ConfigProblems, check_file, quickstart_path  # noqa: PLC0415 - heavy
+    from tyrum_gateway.config.checks import find_program  # noqa: PLC0415
+
+    path = config or quickstart_path()
+    try:
+        checked = check_file(path, environment=os.environ)
+    except ConfigProblems as problems:
+        command = f"tyrum config validate {path}"
+        yield Finding("configuration", Result.FAIL, f"{len(problems.problems)} problems in `{path}`", command)
+        return
+    yield Finding("configuration", Result.OK, f"`{path}`")
+    for name, provider in checked.content.providers.items():
+        program = find_program(provider.command[0], os.environ)
+        if program is None:
+            missing = f"`{provider.command[0]}` is not found"
+            yield Finding(f"provider {name}", Result.FAIL, missing, "install it, or correct its `command`")
+        else:
+            yield Finding(f"provider {name}", Result.OK, f"`{program}`")
+
+
+async def _gateway(directory: Path) -> list[Finding]:
+    from tyrum_gateway.cli.connection import announcement, find  # noqa: PLC0415 - imports grpc
+
+    if announcement(directory) is None:
+        return [Finding("gateway", Result.WARN, "none runs with this state directory", "tyrum serve")]
+    try:
+        target = find(directory, None)
+        return await _running(target)
+    except Failure as failure:
+        return [Finding("gateway", Result.FAIL, failure.message, failure.hint)]
+
+
+async def _running(target: "Target") -> list[Finding]:
+    from tyrum.catalog.v1.catalog_pb2 import PROVIDER_LIFECYCLE_ADMITTED  # noqa: PLC0415
+    from tyrum_gateway.cli.catalog import lifecycle, providers  # noqa: PLC0415
+    from tyrum_gateway.cli.connection import connect, healthy  # noqa: PLC0415
+
+    findings = []
+    async with connect(target) as gateway:
+        if await healthy(gateway, _HEALTH_SECONDS):
+            findings.append(Finding("gateway", Result.OK, f"serves at `{target.address}`"))
+        else:
+            findings.append(Finding("gateway", Result.FAIL, "runs and does not serve", "look at its log"))
+        for item in await providers(gateway):
+            check, explain = f"running provider {item.name}", f"tyrum providers explain {item.name}"
+            if item.lifecycle == PROVIDER_LIFECYCLE_ADMITTED:
+                findings.append(Finding(check, Result.OK, "admitted"))
+            else:
+                why = f"{lifecycle(item)}: {item.reason}"
+                findings.append(Finding(check, Result.FAIL, why.removesuffix(": "), explain))
+    return findings

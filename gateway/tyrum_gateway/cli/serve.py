@@ -1,0 +1,91 @@
+"""`tyrum serve`: run the gateway until SIGTERM or Ctrl-C, then drain."""
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tyrum_gateway.cli.failure import ExitCode, Failure, from_error
+from tyrum_gateway.cli.options import StateDir, sub_app
+from tyrum_gateway.cli.output import note, say
+from tyrum_gateway.cli.version import installed
+from tyrum_gateway.domain.errors import TyrumError
+
+if TYPE_CHECKING:
+    from tyrum_gateway.bootstrap import Serving
+
+app = sub_app("Start the gateway.")
+
+
+@app.command()
+def serve(
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", help="Configuration. Default: the quickstart, no key needed."
+        ),
+    ] = None,
+    state_dir: StateDir = None,
+) -> None:
+    """Start the gateway and serve until SIGTERM or Ctrl-C; turns in work then get time to rest.
+
+    Says on stdout where it serves, once it does; the log goes to stderr.
+    """
+    from tyrum_gateway.bootstrap import default_state_dir  # noqa: PLC0415 - heavy
+    from tyrum_gateway.bootstrap import serve as serve_gateway  # noqa: PLC0415
+    from tyrum_gateway.config import ConfigProblems, load_settings, quickstart_path  # noqa: PLC0415
+
+    directory = (state_dir or default_state_dir()).absolute()
+    path = config or quickstart_path()
+    try:
+        settings = load_settings(path, environment=os.environ, state_dir=directory)
+    except ConfigProblems as problems:
+        for problem in problems.problems:
+            note(str(problem))
+        raise config_invalid(len(problems.problems), path) from None
+    if os.geteuid() == 0:
+        note("warning: running as root: what agents run without confinement can do everything here")
+
+    def ready(serving: "Serving") -> None:
+        _greet(serving, directory, "quickstart" if config is None else str(config))
+
+    try:
+        asyncio.run(serve_gateway(settings, version=installed(), ready=ready))
+    except (TyrumError, OSError) as error:
+        raise _told(error) from error
+    except BaseExceptionGroup as group:
+        raise _told(_first(group)) from group
+
+
+def config_invalid(count: int, path: Path) -> Failure:
+    """Describe a configuration whose problems were just printed."""
+    problems = f"{count} problem{'' if count == 1 else 's'} in `{path}`"
+    return Failure(problems, hint=f"tyrum config validate {path}", code=ExitCode.CONFIG_INVALID)
+
+
+def _told(error: BaseException) -> BaseException:
+    """Describe an error that ended the gateway; one that was not foreseen stays what it is."""
+    if isinstance(error, TyrumError):
+        return from_error(error)
+    return Failure(f"cannot serve: {error}") if isinstance(error, OSError) else error
+
+
+def _first(group: BaseException) -> BaseException:
+    """Return the first error of a group that may hold groups."""
+    while isinstance(group, BaseExceptionGroup):
+        group = group.exceptions[0]
+    return group
+
+
+def _greet(serving: "Serving", directory: Path, config: str) -> None:
+    from tyrum_gateway.cli.connection import default_state_dir  # noqa: PLC0415 - loaded anyway by now
+
+    flag = "" if directory == default_state_dir() else f" --state-dir {directory}"
+    say(f"tyrum {installed()} serves at {', '.join(serving.addresses)}")
+    say(f"  state: {directory}")
+    say(f"  configuration: {config}")
+    for name, lifecycle in serving.providers.items():
+        say(f"  provider {name}: {lifecycle}")
+    say(f"Talk to it: tyrum chat{flag}")
