@@ -1,0 +1,119 @@
+"""The spawner from the provider's side: started, fed with orders, restarted when it dies."""
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Final
+
+from tyrum_local_spawn.failures import Broken
+from tyrum_local_spawn.link import SupervisorLink
+
+_BOOTSTRAP: Final = (
+    "import sys; sys.path.append(sys.argv.pop()); "
+    "from tyrum_local_spawn.supervision.spawner import main; main()"
+)
+"""Isolated mode knows no site-packages; the package's place comes last, so that it shadows nothing."""
+_RESTART_SECONDS: Final = 0.5
+_LEAVE_SECONDS: Final = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class Crew:
+    """Hands runs to supervisors. Not concurrent with itself but for `summon`."""
+
+    def __init__(self, runs: Path) -> None:
+        self._runs = runs
+        self._control: socket.socket | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether orders are taken."""
+        return self._control is not None
+
+    async def start(self) -> None:
+        """Start the spawner, which forks its idle supervisors by itself."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        runs_fd = os.open(self._runs, os.O_DIRECTORY | os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-I", "-S", "-X", "utf8", "-c", _BOOTSTRAP),
+                *(str(theirs.fileno()), str(runs_fd), str(Path(__file__).parents[1])),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(), runs_fd),
+                env={},
+                start_new_session=True,
+            )
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(runs_fd)
+        ours.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        self._control = ours
+
+    async def keep(self) -> None:
+        """Restart the spawner whenever it ends; runs in progress do not depend on it."""
+        while True:
+            assert self._process is not None
+            status = await self._process.wait()
+            self._hang_up()
+            if self._stopping:
+                return
+            _log.error("the spawner ended with status %d and is started again", status)
+            await asyncio.sleep(_RESTART_SECONDS)
+            await self.start()
+
+    async def summon(self) -> SupervisorLink:
+        """Connect to an idle supervisor; it appears as soon as there is one.
+
+        Raises:
+            Broken: there is no spawner.
+        """
+        if self._control is None:
+            raise Broken("the spawner is not running")
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            ours.setblocking(False)  # noqa: FBT003 - the standard library's signature
+            await self._pass_on(self._control, theirs)
+            return await SupervisorLink.open(ours)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+
+    async def stop(self) -> None:
+        """Let the spawner go; supervisors that still have a provider to answer to end by themselves."""
+        self._stopping = True
+        self._hang_up()
+        if self._process is not None:
+            try:
+                async with asyncio.timeout(_LEAVE_SECONDS):
+                    await self._process.wait()
+            except TimeoutError:
+                _log.warning("the spawner still waits for supervisors to end")
+
+    def _hang_up(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+
+    async def _pass_on(self, control: socket.socket, channel: socket.socket) -> None:
+        while True:
+            try:
+                socket.send_fds(control, [b"R"], [channel.fileno()])
+            except BlockingIOError:
+                await asyncio.sleep(0.005)  # the queue of orders is full; supervisors are on their way
+            except OSError as error:
+                raise Broken("the spawner is not running") from error
+            else:
+                return

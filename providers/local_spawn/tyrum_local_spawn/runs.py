@@ -1,0 +1,568 @@
+"""Every run this provider knows, and the only place where one begins, is judged or is forgotten.
+
+Invariants: an operation begins at most once, whatever arrives twice or late; what is answered about it is
+answered from a durable record or from the supervisor that owns the run; a damaged record stops new starts.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import json
+import logging
+import os
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from typing import Any, Final, assert_never
+
+from tyrum_local_spawn.crew import Crew
+from tyrum_local_spawn.failures import (
+    Broken,
+    Damaged,
+    Draining,
+    Failure,
+    Full,
+    Invalid,
+    Reused,
+    StillRunning,
+    Unknown,
+    Unmet,
+    WaitExpired,
+)
+from tyrum_local_spawn.ids import OperationId, ProcessId
+from tyrum_local_spawn.link import Chunk, NotStarted, Started, SupervisorGone, SupervisorLink
+from tyrum_local_spawn.settings import Settings
+from tyrum_local_spawn.store import Damage, RunRecord, Store
+from tyrum_local_spawn.supervision.frames import MAX_CHUNK_BYTES
+from tyrum_local_spawn.supervision.order import Order, to_head
+from tyrum_local_spawn.supervision.record import (
+    Cause,
+    DamagedRecord,
+    ExitRecord,
+    Refusal,
+    StreamEnd,
+    Tombstone,
+)
+from tyrum_local_spawn.supervision.spool import Layout, read_piece
+
+_START_SECONDS: Final = 9.0
+_SMALL_EVIDENCE_BYTES: Final = 16 * 1024
+"""Evidence up to this size stays in memory; more is read from the record when it is asked for."""
+_RECORD_SPACE_BYTES: Final = 4 * 1024 * 1024
+_SOFT_END_SECONDS: Final = 1.0
+_HARD_END_SECONDS: Final = 0.6
+_SWEEP_SECONDS: Final = 3600.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StartRequest:
+    """A checked request: the order still lacks digest, spool cap and user, which are not the caller's."""
+
+    order: Order
+    required_claims: tuple[str, ...]
+    durable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """One run as of now; `end` is None while it runs."""
+
+    operation_id: OperationId
+    process_id: ProcessId
+    started_at_ns: int
+    end: ExitRecord | None
+
+
+class Run:
+    """One operation that is starting, running or ended."""
+
+    def __init__(self, operation_id: OperationId, process_id: ProcessId, digest: str) -> None:
+        self.operation_id = operation_id
+        self.process_id = process_id
+        self.digest = digest
+        self.started_at_ns: int | None = None
+        self.link: SupervisorLink | None = None
+        self.end: ExitRecord | None = None
+        self.damage: str | None = None
+        self.settled = asyncio.Event()
+        """Set when the end is known, or known to be damaged."""
+        self.starting: asyncio.Task[None] | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the run holds one of the places, starting included."""
+        return not self.settled.is_set()
+
+    def view(self) -> RunView:
+        """Return a snapshot."""
+        assert self.started_at_ns is not None
+        return RunView(self.operation_id, self.process_id, self.started_at_ns, self.end)
+
+
+class Runs:
+    """The registry. All methods belong to one event loop."""
+
+    def __init__(self, store: Store, crew: Crew, settings: Settings) -> None:
+        self._store = store
+        self._crew = crew
+        self._settings = settings
+        self._key = b""
+        self._runs: dict[OperationId, Run] = {}
+        self._by_process: dict[ProcessId, Run] = {}
+        self._tombstones: dict[OperationId, Tombstone] = {}
+        self._damage: dict[str, str] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._draining = False
+
+    async def load(self) -> None:
+        """Take over what a predecessor recorded; called once, before anything starts."""
+        try:
+            self._key = await asyncio.to_thread(self._store.digest_key)
+        except DamagedRecord as error:
+            _log.error("%s", error)
+            self._damage["digest.key"] = str(error)
+        for found in await asyncio.to_thread(self._store.scan):
+            match found:
+                case RunRecord(journal=journal, exit=end):
+                    run = Run(
+                        OperationId(journal.operation_id), ProcessId(journal.process_id), journal.spec_digest
+                    )
+                    assert end is not None  # the store settles what has no end
+                    run.started_at_ns = end.started_at_ns
+                    self._adopt(run)
+                    self._conclude(run, end)
+                case Tombstone():
+                    self._tombstones[OperationId(found.operation_id)] = found
+                case Damage(operation_id=operation_id, problem=problem):
+                    _log.error("record of %s is damaged: %s", operation_id, problem)
+                    self._damage[operation_id] = problem
+                case _:
+                    assert_never(found)
+        await self.sweep()
+
+    @property
+    def running(self) -> int:
+        """How many runs are starting or running."""
+        return sum(run.running for run in self._runs.values())
+
+    @property
+    def damage(self) -> dict[str, str]:
+        """What is damaged, by operation id or file name, and how."""
+        return dict(self._damage)
+
+    def drain(self) -> None:
+        """Start nothing new from now on."""
+        self._draining = True
+
+    async def start(self, request: StartRequest) -> RunView:
+        """Start a run, or return the one that an equal request began.
+
+        Raises:
+            Failure: nothing was started by this call; of an earlier equal one, the same failure is repeated.
+        """
+        operation_id = OperationId(request.order.operation_id)
+        self._check_record(operation_id)
+        if not self._key:
+            raise Damaged("the key of the records is damaged; nothing can be compared with them")
+        digest = self._digest(request)
+        if operation_id in self._tombstones:
+            raise Reused("the operation was resolved as never started")
+        run = self._runs.get(operation_id)
+        if run is None:
+            self._admit(request)
+            run = self._begin(request, digest)
+        elif not hmac.compare_digest(run.digest, digest):
+            raise Reused("the operation id stands for another request")
+        if run.starting is not None:
+            await asyncio.shield(run.starting)  # the start goes on when the caller leaves
+        if run.end is not None and run.end.cause is Cause.START_FAILED:
+            raise _failure(run.end.refusal or Refusal.INTERNAL, run.end.detail, "spec")
+        return run.view()
+
+    def _admit(self, request: StartRequest) -> None:
+        """Check everything that forbids a new run, before anything of it exists."""
+        if self._draining:
+            raise Draining("the provider takes no new work; nothing was started")
+        if request.required_claims:
+            names = ", ".join(sorted(set(request.required_claims)))
+            raise Unmet("CLAIM_UNAVAILABLE", f"this provider enforces none of: {names}", {"claims": names})
+        if request.durable:
+            raise Unmet(
+                "CAPABILITY_NOT_DECLARED",
+                "this provider does not offer `durable`",
+                {"capability": "durable"},
+            )
+        if self._damage:
+            raise Damaged("records are damaged; nothing new is started until an operator has looked")
+        if (other := self._by_process.get(ProcessId(request.order.process_id))) is not None:
+            raise Reused("the process id belongs to another operation", {"operation_id": other.operation_id})
+        if self.running >= self._settings.max_concurrent:
+            limit = str(self._settings.max_concurrent)
+            raise Full("CONCURRENCY_LIMIT", f"{limit} processes are running", {"limit": limit})
+        wanted = 2 * self._settings.spool_bytes_per_stream
+        if self._spooled() + wanted > self._settings.spool_bytes_total:
+            raise Full("QUOTA", "the spools of running and unreleased processes fill spool_bytes_total")
+        if not self._store.has_space(_RECORD_SPACE_BYTES):
+            raise Full("QUOTA", "the disk of the state directory is full")
+
+    def _spooled(self) -> int:
+        cap = self._settings.spool_bytes_per_stream
+        total = 0
+        for run in self._runs.values():
+            if run.end is None:
+                total += 2 * cap
+            else:
+                total += sum(
+                    min(stream.stored_bytes, stream.spool_bytes)
+                    for stream in (run.end.stdout, run.end.stderr)
+                )
+        return total
+
+    def _begin(self, request: StartRequest, digest: str) -> Run:
+        order = replace(
+            request.order,
+            spec_digest=digest,
+            spool_bytes=self._settings.spool_bytes_per_stream,
+            run_as=self._settings.run_as,
+        )
+        run = Run(OperationId(order.operation_id), ProcessId(order.process_id), digest)
+        self._adopt(run)
+        run.starting = self._spawn(self._start(run, order))
+        return run
+
+    async def _start(self, run: Run, order: Order) -> None:
+        outcome = await self._order(run, order)
+        match outcome:
+            case Started(started_at_ns=moment):
+                run.started_at_ns = moment
+                self._spawn(self._watch(run))
+            case NotStarted(record=record):
+                if record is None:
+                    self._forget(run)
+                else:
+                    run.started_at_ns = record.started_at_ns
+                    self._conclude(run, record)
+                raise _failure(outcome.refusal, outcome.message, outcome.field)
+            case None:
+                await self._settle(run)
+                if run.started_at_ns is None:
+                    raise Broken("the supervisor ended before it reported the start")
+            case _:
+                assert_never(outcome)
+
+    async def _order(self, run: Run, order: Order) -> Started | NotStarted | None:
+        """Find a supervisor and give it the order; None when it ended, or was hung up on, without a word."""
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                run.link = await self._crew.summon()
+                return await run.link.start(order)
+        except Broken:
+            self._forget(run)
+            raise
+        except (TimeoutError, SupervisorGone):
+            # A supervisor that still gets this order sees the closed link before it executes anything.
+            if run.link is not None:
+                run.link.close()
+            return None
+
+    async def _watch(self, run: Run) -> None:
+        assert run.link is not None
+        try:
+            end = await run.link.watch()
+        except SupervisorGone:
+            await self._settle(run)
+        else:
+            self._conclude(run, end)
+
+    async def _settle(self, run: Run) -> None:
+        """Ask the disk how a run ended whose supervisor does not say it any more."""
+        try:
+            found = await asyncio.to_thread(self._store.load, run.operation_id)
+        finally:
+            run.link = None
+        match found:
+            case RunRecord(exit=ExitRecord() as end):
+                run.started_at_ns = run.started_at_ns or end.started_at_ns
+                self._conclude(run, end)
+            case Damage(problem=problem) if (self._store.runs / run.operation_id).exists():
+                self._damage[run.operation_id] = run.damage = problem
+                run.settled.set()
+            case _:
+                run.settled.set()
+                self._forget(run)
+
+    async def view(self, process_id: ProcessId, *, evidence: bool = True) -> RunView:
+        """Return one run as of now.
+
+        Raises:
+            Unknown: it is not known, or was released.
+            Damaged: its record, or one that may be its, is damaged.
+        """
+        run = self._find(process_id)
+        return await self._with_evidence(run) if evidence else run.view()
+
+    async def wait(self, process_id: ProcessId, timeout: float) -> RunView:
+        """Return the run once it has ended, within `timeout` seconds.
+
+        Raises:
+            WaitExpired: it still runs.
+            Failure: as for `view`.
+        """
+        run = self._find(process_id)
+        try:
+            async with asyncio.timeout(timeout if run.running else None):
+                await run.settled.wait()
+        except TimeoutError:
+            raise WaitExpired("the process still runs") from None
+        self._check_record(run.operation_id)
+        if run.end is None:
+            raise Unknown("the record of the process was removed", {"process_id": process_id})
+        return await self._with_evidence(run)
+
+    async def resolve(self, operation_id: OperationId) -> RunView | Tombstone:
+        """Return the run that an operation began, or the durable promise that it never will begin one.
+
+        Raises:
+            Damaged: the record of the operation is damaged.
+        """
+        self._check_record(operation_id)
+        if (tombstone := self._tombstones.get(operation_id)) is not None:
+            return tombstone
+        if (run := self._runs.get(operation_id)) is not None:
+            if run.starting is not None:
+                with contextlib.suppress(Failure):
+                    await asyncio.shield(run.starting)
+            if self._runs.get(operation_id) is run:
+                self._check_record(operation_id)
+                return await self._with_evidence(run)
+        return await self._entomb(operation_id)
+
+    async def _entomb(self, operation_id: OperationId) -> RunView | Tombstone:
+        tombstone = await asyncio.to_thread(self._store.entomb, operation_id)
+        if tombstone is not None:
+            self._tombstones[operation_id] = tombstone
+            return tombstone
+        # A record that this process did not know: a supervisor wrote it after it had been given up.
+        found = await asyncio.to_thread(self._store.load, operation_id)
+        match found:
+            case Tombstone():
+                self._tombstones[operation_id] = found
+                return found
+            case RunRecord(journal=journal, exit=ExitRecord() as end):
+                run = Run(operation_id, ProcessId(journal.process_id), journal.spec_digest)
+                run.started_at_ns = end.started_at_ns
+                self._adopt(run)
+                self._conclude(run, end)
+                return await self._with_evidence(run)
+            case Damage(problem=problem):
+                self._damage[operation_id] = problem
+            case _:
+                pass
+        self._check_record(operation_id)
+        raise Broken("the record of the operation changed while it was read")
+
+    def listed(self, after: str, count: int) -> tuple[list[RunView], bool]:
+        """Return runs in the order of their process ids, and whether there are more."""
+        ids = sorted(
+            process_id
+            for process_id, run in self._by_process.items()
+            if process_id > after and run.started_at_ns is not None
+        )
+        return [self._by_process[process_id].view() for process_id in ids[:count]], len(ids) > count
+
+    async def read(self, run: Run, stream: int, offset: int, *, wait: bool) -> Chunk | None:
+        """Read one chunk from a live run; None when it has ended and its spool is to be read."""
+        if run.link is None:
+            return None
+        try:
+            return await run.link.read(stream, offset, MAX_CHUNK_BYTES, wait=wait)
+        except SupervisorGone:
+            await run.settled.wait()
+            return None
+
+    async def read_ended(self, run: Run, stream: int, offset: int) -> Chunk:
+        """Read one chunk of an ended run from its spool."""
+        assert run.end is not None
+        end = (run.end.stdout, run.end.stderr)[stream]
+        return await asyncio.to_thread(self._read_spool, run.operation_id, stream, end, offset)
+
+    def find(self, process_id: ProcessId) -> Run:
+        """Return a run for reading its output.
+
+        Raises:
+            Failure: as for `view`.
+        """
+        return self._find(process_id)
+
+    def _read_spool(self, operation_id: OperationId, stream: int, end: StreamEnd, offset: int) -> Chunk:
+        fd = self._store.open_spool(operation_id, stream)
+        try:
+            layout = Layout(end.spool_bytes, end.stored_bytes)
+            piece = read_piece(fd, layout, end.total_bytes, offset, MAX_CHUNK_BYTES)
+        finally:
+            if fd is not None:
+                os.close(fd)
+        return Chunk(piece.offset, piece.data, piece.dropped_before, end.total_bytes)
+
+    def cancel(self, process_id: ProcessId, grace: float | None) -> RunView:
+        """Ask for the end of a run and return its state at that moment; without `grace` the start's counts.
+
+        Raises:
+            Failure: as for `view`.
+        """
+        run = self._find(process_id)
+        if run.link is not None:
+            run.link.cancel(Cause.CANCELLED, grace)
+        return run.view()
+
+    async def release(self, process_id: ProcessId) -> None:
+        """Forget an ended run and free what it occupies; an unknown one is forgotten already.
+
+        Raises:
+            StillRunning: it has not ended.
+            Damaged: its record is damaged and stays.
+        """
+        run = self._by_process.get(process_id)
+        if run is None:
+            return
+        self._check_record(run.operation_id)
+        if run.running:
+            raise StillRunning("the process is running")
+        await asyncio.to_thread(self._store.release, run.operation_id)
+        self._forget(run)
+
+    async def sweep(self) -> None:
+        """Release what is older than the retention."""
+        horizon = time.time_ns() - self._settings.retention * 1_000_000_000
+        for run in list(self._runs.values()):
+            if run.end is not None and run.end.ended_at_ns < horizon and run.damage is None:
+                await asyncio.to_thread(self._store.release, run.operation_id)
+                self._forget(run)
+        for operation_id, tombstone in list(self._tombstones.items()):
+            if tombstone.recorded_at_ns < horizon:
+                await asyncio.to_thread(self._store.release, operation_id)
+                self._tombstones.pop(operation_id, None)
+
+    def keep_watch(self) -> None:
+        """Sweep from time to time, and watch over the spawner, for the life of the provider."""
+        self._spawn(self._keep_sweeping())
+        self._spawn(self._crew.keep())
+
+    async def _keep_sweeping(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            await self.sweep()
+
+    async def shutdown(self, grace: float) -> None:
+        """Let runs end by themselves for `grace` seconds, then end them; returns shortly after that."""
+        self.drain()
+        loop = asyncio.get_running_loop()
+        until = loop.time() + grace
+        await self._all_settled(max(0.0, grace - _SOFT_END_SECONDS))
+        for run in self._runs.values():
+            if run.link is not None:
+                run.link.cancel(Cause.PROVIDER_GONE, max(0.0, until - loop.time()))
+        await self._all_settled(max(0.0, until - loop.time()) + _HARD_END_SECONDS)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _all_settled(self, timeout: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                for run in list(self._runs.values()):
+                    await run.settled.wait()
+
+    def _adopt(self, run: Run) -> None:
+        self._runs[run.operation_id] = run
+        self._by_process[run.process_id] = run
+
+    def _forget(self, run: Run) -> None:
+        run.settled.set()
+        if self._runs.get(run.operation_id) is run:
+            del self._runs[run.operation_id]
+        if self._by_process.get(run.process_id) is run:
+            del self._by_process[run.process_id]
+
+    def _conclude(self, run: Run, end: ExitRecord) -> None:
+        size = sum(len(part) for stream in (end.stdout, end.stderr) for part in (stream.head, stream.tail))
+        run.end = end if size <= _SMALL_EVIDENCE_BYTES else _without_evidence(end)
+        run.link = None
+        run.settled.set()
+
+    def _find(self, process_id: ProcessId) -> Run:
+        run = self._by_process.get(process_id)
+        if run is None or run.started_at_ns is None:
+            if self._damage:
+                raise Damaged("the process has no record, and damaged records may hide it")
+            raise Unknown("no such process", {"process_id": process_id})
+        self._check_record(run.operation_id)
+        return run
+
+    def _check_record(self, operation_id: OperationId) -> None:
+        if operation_id in self._damage:
+            raise Damaged("the record of the operation is damaged", {"operation_id": operation_id})
+
+    async def _with_evidence(self, run: Run) -> RunView:
+        view = run.view()
+        if view.end is None or not _lacks_evidence(view.end):
+            return view
+        try:
+            return replace(view, end=await asyncio.to_thread(self._store.exit_record, run.operation_id))
+        except (DamagedRecord, OSError) as error:
+            if self._runs.get(run.operation_id) is not run:  # released while it was read
+                raise Unknown("no such process", {"process_id": run.process_id}) from error
+            self._damage[run.operation_id] = run.damage = str(error)
+            raise Damaged("the record of the operation is damaged") from error
+
+    def _digest(self, request: StartRequest) -> str:
+        """Digest what was requested under the store's key, so that a digest tells nothing about secrets."""
+        head = to_head(request.order)
+        head["stdin"] = hashlib.sha256(request.order.stdin).hexdigest()
+        head["required_claims"] = sorted(request.required_claims)
+        head["durable"] = request.durable
+        text = json.dumps(head, sort_keys=True, separators=(",", ":")).encode()
+        return hmac.new(self._key, text, hashlib.sha256).hexdigest()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run work that outlives the call; `shutdown` ends it."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) and not isinstance(error, Failure):
+            _log.error("work on a run failed", exc_info=error)
+
+
+def _failure(refusal: Refusal, message: str, field: str) -> Failure:
+    match refusal:
+        case Refusal.FIELD_INVALID:
+            return Invalid(message, {"field": field})
+        case Refusal.REQUEST_ID_REUSED:
+            return Reused(message)
+        case Refusal.WORKSPACE_CHANGED | Refusal.PROGRAM_CHANGED | Refusal.PROGRAM_NOT_EXECUTABLE:
+            return Unmet(refusal.value, message)
+        case Refusal.QUOTA:
+            return Full("QUOTA", message)
+        case Refusal.INTERNAL:
+            return Broken(message)
+        case _:
+            assert_never(refusal)
+
+
+def _without_evidence(end: ExitRecord) -> ExitRecord:
+    return replace(
+        end,
+        stdout=replace(end.stdout, head=b"", tail=b""),
+        stderr=replace(end.stderr, head=b"", tail=b""),
+    )
+
+
+def _lacks_evidence(end: ExitRecord) -> bool:
+    return any(stream.total_bytes > 0 and not stream.head for stream in (end.stdout, end.stderr))

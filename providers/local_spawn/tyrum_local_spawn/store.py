@@ -1,0 +1,351 @@
+"""The records under the state directory: found, judged, written and swept.
+
+Invariant: what does not check is damage and stays where it is for the operator; nothing is reset, guessed or
+overwritten. Everything here blocks on disk and runs in a worker thread.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from tyrum_local_spawn.failures import Broken
+from tyrum_local_spawn.ids import OperationId
+from tyrum_local_spawn.supervision import linux
+from tyrum_local_spawn.supervision.record import (
+    EVIDENCE_BYTES,
+    EXIT,
+    EXIT_PENDING,
+    JOURNAL,
+    NO_OUTPUT,
+    STREAMS,
+    TOMBSTONE,
+    Cause,
+    DamagedRecord,
+    ExitRecord,
+    Journal,
+    StreamEnd,
+    Tombstone,
+    decode_exit,
+    decode_journal,
+    decode_tombstone,
+    encode_exit,
+    encode_tombstone,
+)
+
+OPERATION_ID: Final = re.compile(r"op_[0-9a-z]{26}")
+_KEY_BYTES: Final = 32
+_OWNER_SECONDS: Final = 4.0
+"""How long a predecessor, or a supervisor whose provider is gone, may take to finish."""
+_POLL_SECONDS: Final = 0.01
+_UNOWNED: Final = "."
+"""Prefix of directories in the making and in removal."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A run that began: its journal, and how it ended if that was recorded."""
+
+    journal: Journal
+    exit: ExitRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A record that does not check."""
+
+    operation_id: OperationId
+    problem: str
+
+
+Found = RunRecord | Tombstone | Damage
+
+
+class Store:
+    """The state directory of one provider; one process at a time holds it."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._state_dir = state_dir
+        self.runs = state_dir / "runs"
+        self._lock_fd: int | None = None
+
+    def open(self) -> None:
+        """Create what is missing and take possession, waiting a little for a predecessor that is ending.
+
+        Raises:
+            Broken: another provider process holds the state directory.
+        """
+        self.runs.mkdir(mode=0o700, exist_ok=True)
+        fd = os.open(self._state_dir / "provider.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        if not _locked_within(fd, _OWNER_SECONDS):
+            os.close(fd)
+            raise Broken("another provider process holds the state directory")
+        self._lock_fd = fd
+        _sync_directory(self._state_dir)
+
+    def close(self) -> None:
+        """Give the state directory up."""
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+            self._lock_fd = None
+
+    def digest_key(self) -> bytes:
+        """Return the key of spec digests, made once per state directory.
+
+        Raises:
+            DamagedRecord: it is not readable, or missing although there are records that depend on it.
+        """
+        path = self._state_dir / "digest.key"
+        try:
+            key = path.read_bytes()
+        except FileNotFoundError:
+            if any(self._operations()):
+                raise DamagedRecord("digest.key is missing although there are records") from None
+            key = secrets.token_bytes(_KEY_BYTES)
+            _write_durably(path, key)
+            return key
+        if len(key) != _KEY_BYTES:
+            raise DamagedRecord(f"digest.key is not {_KEY_BYTES} bytes long")
+        return key
+
+    def sweep(self) -> None:
+        """Remove whatever no record owns."""
+        for path in self.runs.iterdir():
+            if not OPERATION_ID.fullmatch(path.name):
+                _remove(path)
+
+    def scan(self) -> list[Found]:
+        """Judge every record; runs without an end are settled first, as `settle` does."""
+        return [self.load(operation_id) for operation_id in self._operations()]
+
+    def load(self, operation_id: OperationId) -> Found:
+        """Judge one record. A run whose supervisor is gone without an exit record is settled as LOST."""
+        try:
+            found = self._read(operation_id)
+            if isinstance(found, RunRecord) and found.exit is None:
+                return RunRecord(found.journal, self.settle(operation_id))
+        except DamagedRecord as error:
+            return Damage(operation_id, str(error))
+        except OSError as error:
+            return Damage(operation_id, f"cannot be read: {error.strerror}")
+        return found
+
+    def settle(self, operation_id: OperationId) -> ExitRecord:
+        """Wait for the supervisor to be gone and return the run's end, recording LOST when it left none.
+
+        Raises:
+            DamagedRecord: a record does not check.
+        """
+        directory = self.runs / operation_id
+        fd = os.open(directory / JOURNAL, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if not _locked_within(fd, _OWNER_SECONDS):
+                _kill_holder(fd, decode_journal((directory / JOURNAL).read_bytes()).supervisor_pid)
+                if not _locked_within(fd, _OWNER_SECONDS):
+                    raise DamagedRecord("the run's supervisor neither ends nor can be ended")
+            found = self._read(operation_id)
+            if not isinstance(found, RunRecord):
+                raise DamagedRecord("the run's journal was replaced")
+            if found.exit is not None:
+                return found.exit
+            lost = self._lost(directory, found.journal)
+            _write_durably(directory / EXIT, encode_exit(lost))
+            return lost
+        finally:
+            os.close(fd)
+
+    def entomb(self, operation_id: OperationId) -> Tombstone | None:
+        """Record durably that an operation will never start; None when it has a record already."""
+        tombstone = Tombstone(operation_id, time.time_ns())
+        making = self.runs / f"{_UNOWNED}tombstone-{operation_id}"
+        making.mkdir(mode=0o700, exist_ok=True)
+        _write_durably(making / TOMBSTONE, encode_tombstone(tombstone))
+        try:
+            making.rename(self.runs / operation_id)
+        except OSError:
+            _remove(making)
+            if (self.runs / operation_id).exists():
+                return None
+            raise
+        _sync_directory(self.runs)
+        return tombstone
+
+    def release(self, operation_id: OperationId) -> None:
+        """Remove a record and everything it owns; in one step as far as a crash can tell."""
+        leaving = self.runs / f"{_UNOWNED}released-{operation_id}"
+        with contextlib.suppress(FileNotFoundError):
+            (self.runs / operation_id).rename(leaving)
+        _remove(leaving)
+
+    def exit_record(self, operation_id: OperationId) -> ExitRecord:
+        """Read an exit record with its evidence.
+
+        Raises:
+            DamagedRecord: it does not check, or was released.
+        """
+        found = self._read(operation_id)
+        if not isinstance(found, RunRecord) or found.exit is None:
+            raise DamagedRecord("the exit record is missing")
+        return found.exit
+
+    def open_spool(self, operation_id: OperationId, stream: int) -> int | None:
+        """Open a stream's spool for reading; None when nothing was spooled. The caller closes it."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            return os.open(self.runs / operation_id / STREAMS[stream], flags)
+        except FileNotFoundError:
+            return None
+
+    def has_space(self, wanted: int) -> bool:
+        """Tell whether the disk has room for one more record and `wanted` bytes."""
+        free = os.statvfs(self.runs)
+        return free.f_bavail * free.f_frsize >= wanted
+
+    def _operations(self) -> Iterator[OperationId]:
+        for path in sorted(self.runs.iterdir()):
+            if OPERATION_ID.fullmatch(path.name):
+                yield OperationId(path.name)
+
+    def _read(self, operation_id: OperationId) -> Found:
+        directory = self.runs / operation_id
+        if (directory / TOMBSTONE).exists():
+            tombstone = decode_tombstone((directory / TOMBSTONE).read_bytes())
+            _belongs(operation_id, tombstone.operation_id)
+            return tombstone
+        try:
+            journal = decode_journal((directory / JOURNAL).read_bytes())
+        except FileNotFoundError:
+            raise DamagedRecord("the journal is missing") from None
+        _belongs(operation_id, journal.operation_id)
+        end = self._read_exit(directory)
+        if journal.boot_id != linux.boot_id():
+            # Spools are not synced: after a crash of the host their bytes cannot be vouched for.
+            for name in STREAMS:
+                (directory / name).unlink(missing_ok=True)
+            if end is not None:
+                end = replace(end, stdout=_unspooled(end.stdout), stderr=_unspooled(end.stderr))
+        return RunRecord(journal, end)
+
+    def _read_exit(self, directory: Path) -> ExitRecord | None:
+        with contextlib.suppress(FileNotFoundError):
+            return decode_exit((directory / EXIT).read_bytes())
+        with contextlib.suppress(FileNotFoundError, DamagedRecord):
+            # Synced, but its writer ended before renaming it; cut short, it was never acknowledged.
+            record = decode_exit((directory / EXIT_PENDING).read_bytes())
+            (directory / EXIT_PENDING).rename(directory / EXIT)
+            return record
+        return None
+
+    def _lost(self, directory: Path, journal: Journal) -> ExitRecord:
+        stdout, stderr = (_salvage(directory / name, journal.spool_bytes) for name in STREAMS)
+        now = time.time_ns()
+        return ExitRecord(
+            cause=Cause.LOST,
+            exit_code=None,
+            signal=None,
+            started_at_ns=journal.recorded_at_ns,
+            ended_at_ns=now,
+            duration_ns=max(0, now - journal.recorded_at_ns),
+            stdout=stdout,
+            stderr=stderr,
+            tree_empty=False,
+            detail="the supervisor ended without a record",
+        )
+
+
+def _belongs(operation_id: OperationId, recorded: str) -> None:
+    if recorded != operation_id:
+        raise DamagedRecord("the record belongs to another operation")
+
+
+def _unspooled(stream: StreamEnd) -> StreamEnd:
+    return replace(stream, stored_bytes=0, dropped_bytes=stream.total_bytes)
+
+
+def _salvage(spool: Path, cap: int) -> StreamEnd:
+    """Return what the spool of a lost run still proves: all of it, or its head once the ring had wrapped."""
+    try:
+        with spool.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            data = file.read(size if size < cap else cap // 4)
+    except FileNotFoundError:
+        return NO_OUTPUT
+    return StreamEnd(
+        total_bytes=len(data),
+        sha256=hashlib.sha256(data).hexdigest(),
+        head=data[:EVIDENCE_BYTES],
+        tail=data[EVIDENCE_BYTES:][-EVIDENCE_BYTES:],
+        stored_bytes=len(data),
+        spool_bytes=cap,
+        dropped_bytes=0,
+    )
+
+
+def _kill_holder(journal_fd: int, pid: int) -> None:
+    """Kill a supervisor that does not end by itself, if the process of that id really holds the journal."""
+    wanted = os.fstat(journal_fd)
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(OSError):
+                status = link.stat()
+                if (status.st_dev, status.st_ino) == (wanted.st_dev, wanted.st_ino):
+                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+                    return
+    except OSError:
+        return
+    finally:
+        os.close(pidfd)
+
+
+def _locked_within(fd: int, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(_POLL_SECONDS)
+        else:
+            return True
+
+
+def _write_durably(path: Path, data: bytes) -> None:
+    """Give `path` this content: all of it, durably, or nothing."""
+    making = path.with_name(f"{path.name}.new")
+    with making.open("wb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    making.rename(path)
+    _sync_directory(path.parent)
+
+
+def _sync_directory(path: Path) -> None:
+    fd = os.open(path, os.O_DIRECTORY | os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()

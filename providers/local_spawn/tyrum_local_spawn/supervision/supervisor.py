@@ -1,0 +1,240 @@
+"""One run from its order to its exit record.
+
+Invariants: nothing executes before the journal is durable while the provider is still there, and the end is
+reported after its record is durable.
+"""
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+import traceback
+from typing import Final, NoReturn
+
+from tyrum_local_spawn.supervision import linux
+from tyrum_local_spawn.supervision.frames import Kind, Splitter, pack
+from tyrum_local_spawn.supervision.launcher import ENTER, EXECUTE, Launcher, LauncherGone, LaunchFailed
+from tyrum_local_spawn.supervision.order import Order, from_head
+from tyrum_local_spawn.supervision.pipes import OutputPipe
+from tyrum_local_spawn.supervision.record import NO_OUTPUT, STREAMS, Cause, ExitRecord, Journal, Refusal
+from tyrum_local_spawn.supervision.run import Run
+from tyrum_local_spawn.supervision.spool import Spool
+from tyrum_local_spawn.supervision.target import Refused, Target, open_target
+from tyrum_local_spawn.supervision.workplace import AlreadyBegun, Workplace
+
+_ORDER_SECONDS: Final = 10.0
+_FAREWELL_SECONDS: Final = 5.0
+_READ_BYTES: Final = 1024 * 1024
+TAKEN: Final = struct.Struct("!i")
+"""What a supervisor tells the spawner when it is no longer idle: its process id."""
+
+
+def supervise(control: socket.socket, taken_fd: int, runs_fd: int) -> NoReturn:
+    """Be an idle supervisor until an order comes, then own that run to its end; never returns."""
+    code = 1
+    try:
+        os.setsid()
+        linux.become_subreaper()
+        wakeup = _listen_to_signals()
+        launcher = Launcher()
+        workplace = Workplace(runs_fd)
+        try:
+            data, fds, _, _ = socket.recv_fds(control, 1, 1, socket.MSG_CMSG_CLOEXEC)
+        except ConnectionResetError:
+            data, fds = b"", []
+        control.close()
+        if not data or not fds:
+            launcher.discard()
+            workplace.remove()
+            os._exit(0)
+        os.write(taken_fd, TAKEN.pack(os.getpid()))
+        os.close(taken_fd)
+        with socket.socket(fileno=fds[0]) as provider:
+            _Supervisor(provider, launcher, workplace, wakeup).run()
+        code = 0
+    except Exception as error:  # noqa: BLE001 - this process has no caller: say where, never what with
+        places = traceback.extract_tb(error.__traceback__)
+        trail = " < ".join(f"{place.name}:{place.lineno}" for place in reversed(places))
+        sys.stderr.write(f"local_spawn: a supervisor failed: {type(error).__name__} at {trail}\n")
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def _listen_to_signals() -> int:
+    """Turn SIGCHLD into wake-ups, and requests to stop into the end of the run."""
+    read_fd, write_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(write_fd, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda _number, _frame: None)
+        signal.siginterrupt(number, False)  # noqa: FBT003 - the standard library's signature
+    return read_fd
+
+
+class _Supervisor:
+    """The stages before and after the loop."""
+
+    def __init__(
+        self, provider: socket.socket, launcher: Launcher, workplace: Workplace, wakeup: int
+    ) -> None:
+        self._provider = provider
+        self._launcher = launcher
+        self._workplace = workplace
+        self._wakeup = wakeup
+        self._splitter = Splitter()
+
+    def run(self) -> None:
+        order = self._receive_order()
+        if order is None:
+            self._launcher.discard()
+            self._workplace.remove()
+            return
+        streams = tuple(OutputPipe(Spool(self._workplace.fd, name, order.spool_bytes)) for name in STREAMS)
+        recorded = time.time_ns()
+        try:
+            target = open_target(order)
+            self._begin(order, target, streams)
+        except Refused as refused:
+            self._launcher.discard()
+            self._workplace.remove()
+            self._refuse(refused)
+            return
+        try:
+            self._release()
+        except Refused as refused:
+            self._conclude_unexecuted(refused, recorded)
+            return
+        for stream in streams:
+            stream.release_write_end()
+        target.close()
+        run = Run(order, self._provider, self._splitter, self._launcher, streams, self._wakeup)
+        run.loop()
+        data = self._workplace.conclude(run.record())
+        run.farewell(pack(Kind.ENDED, {}, data))
+
+    def _receive_order(self) -> Order | None:
+        self._provider.settimeout(_ORDER_SECONDS)
+        while True:
+            try:
+                data = self._provider.recv(_READ_BYTES)
+            except OSError:
+                return None
+            if not data:
+                return None
+            for frame in self._splitter.feed(data):
+                return from_head(frame.head, frame.blob) if frame.kind is Kind.START else None
+
+    def _begin(self, order: Order, target: Target, streams: tuple[OutputPipe, ...]) -> None:
+        """Do everything that must hold before the command may execute."""
+        stdin = _stdin(order.stdin)
+        stdio = (stdin, streams[0].write_fd, streams[1].write_fd)
+        try:
+            try:
+                self._launcher.prepare(order, target, stdio)
+            except LauncherGone:  # somebody killed the waiting child: fork it now instead
+                self._launcher.discard()
+                self._launcher = Launcher()
+                self._launcher.prepare(order, target, stdio)
+            self._workplace.write_journal(
+                Journal(
+                    operation_id=order.operation_id,
+                    process_id=order.process_id,
+                    spec_digest=order.spec_digest,
+                    boot_id=linux.boot_id(),
+                    supervisor_pid=os.getpid(),
+                    run_uid=os.getuid() if order.run_as is None else order.run_as.uid,
+                    spool_bytes=order.spool_bytes,
+                    recorded_at_ns=time.time_ns(),
+                )
+            )
+            self._launcher.await_ready()
+            self._workplace.publish(order.operation_id)
+        except AlreadyBegun as error:
+            raise Refused(Refusal.REQUEST_ID_REUSED, "the operation has a record") from error
+        except LaunchFailed as error:
+            raise _refused(error) from error
+        except LauncherGone as error:
+            raise Refused(Refusal.INTERNAL, "the child that was to execute the command ended") from error
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise Refused(Refusal.QUOTA, "no space to record the operation") from error
+            raise
+        finally:
+            os.close(stdin)
+
+    def _release(self) -> None:
+        """Execute the command, unless the provider went away meanwhile.
+
+        A successor of the provider may have answered before this record existed that the operation never
+        started; this provider was gone by then, so the look that follows the record keeps that promise.
+        """
+        poll = select.poll()
+        poll.register(self._provider, select.POLLRDHUP)
+        if poll.poll(0):
+            raise Refused(Refusal.INTERNAL, "the provider went away before the command executed")
+        try:
+            self._launcher.release()
+        except LaunchFailed as error:
+            raise _refused(error) from error
+        except LauncherGone as error:
+            raise Refused(Refusal.INTERNAL, "the child that was to execute the command ended") from error
+
+    def _conclude_unexecuted(self, refused: Refused, recorded: int) -> None:
+        self._launcher.discard()
+        data = self._workplace.conclude(
+            ExitRecord(
+                cause=Cause.START_FAILED,
+                exit_code=None,
+                signal=None,
+                started_at_ns=recorded,
+                ended_at_ns=time.time_ns(),
+                duration_ns=0,
+                stdout=NO_OUTPUT,
+                stderr=NO_OUTPUT,
+                tree_empty=True,
+                refusal=refused.refusal,
+                detail=refused.message,
+            )
+        )
+        self._refuse(refused, data)
+
+    def _refuse(self, refused: Refused, record: bytes = b"") -> None:
+        head = {"refusal": refused.refusal, "message": refused.message, "field": refused.field}
+        self._provider.settimeout(_FAREWELL_SECONDS)
+        with contextlib.suppress(OSError):
+            self._provider.sendall(pack(Kind.REFUSED, head, record))
+
+
+def _stdin(data: bytes) -> int:
+    """Return a descriptor that yields the bytes and then end of file."""
+    if not data:
+        return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+    writable = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(writable, rest) :]
+        return os.open(f"/proc/self/fd/{writable}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(writable)
+
+
+def _refused(error: LaunchFailed) -> Refused:
+    match error.stage:
+        case stage if stage == ENTER:
+            return Refused(
+                Refusal.FIELD_INVALID, f"the run's user cannot enter `spec.cwd`: {error}", "spec.cwd"
+            )
+        case stage if stage == EXECUTE and error.code == errno.E2BIG:
+            return Refused(
+                Refusal.FIELD_INVALID, "`spec.argv` and `spec.env` exceed what the kernel takes", "spec.argv"
+            )
+        case stage if stage == EXECUTE:
+            return Refused(Refusal.PROGRAM_NOT_EXECUTABLE, f"the program could not be executed: {error}")
+        case _:
+            return Refused(Refusal.INTERNAL, f"the child could not be set up: {error}")
