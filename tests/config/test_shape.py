@@ -71,6 +71,8 @@ def test_problems_have_a_machine_readable_form(tmp_path: Path) -> None:
     ("old", "new", "expected"),
     [
         ("version: 1", "version: '1'", "1:10: version: this version of Tyrum reads `version: 1`"),
+        ("version: 1", "version: true", "1:10: version: this version of Tyrum reads `version: 1`"),
+        ("version: 1", "version: 1.0", "1:10: version: this version of Tyrum reads `version: 1`"),
         ("version: 1\n", "", "1:1: version: required key is missing"),
         ("{kind: offline}", "{}", "3:3: models.offline: `kind` must be `offline` or `scripted`"),
         ("{kind: offline}", "3", "3:12: models.offline: expected a mapping with `kind`, found a number"),
@@ -171,6 +173,7 @@ def test_wrong_shapes_are_explained(tmp_path: Path, old: str, new: str, expected
             "isolation is exclusive: exactly one provider serves it",
         ),
         ("isolation: default", "isolation: [default, other]", "isolation is exclusive: exactly one provider"),
+        ("provider: local", "provider: {a: local}", "isolation is exclusive: exactly one provider serves it"),
         ("provider: local", "provider: local\n      provider: other", "two values for one exclusive scope"),
         (
             "provider: local",
@@ -224,3 +227,11 @@ def test_strange_keys_are_shown_safely(tmp_path: Path) -> None:
     assert str(found.as_json()["path"]).isascii()
     assert "\x1b" not in str(found)
     assert len(str(found.as_json()["path"])) < 100
+
+
+def test_very_many_problems_take_bounded_time(tmp_path: Path) -> None:
+    """A file with thousands of problems ends in some hundreds of them, not in minutes."""
+    rules = "".join(f"    r{number}: {{provider: nobody{number}, extra: 1}}\n" for number in range(4000))
+    names = "".join(f"  p{number}: 1\n" for number in range(4000))
+    found = problems(tmp_path, f"{MINIMAL}providers:\n{names}profiles:\n  isolation:\n{rules}")
+    assert 200 <= len(found) <= 500

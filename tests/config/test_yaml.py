@@ -98,6 +98,8 @@ def test_duplicate_profile_is_not_silently_the_last(tmp_path: Path) -> None:
         pytest.param("text\n", "1:1", "type", id="text at the top"),
         pytest.param("", "1:1", "empty", id="nothing"),
         pytest.param("# only a comment\n", "1:1", "empty", id="comment"),
+        pytest.param('a: "\\ud800"\n', "1:4", "encoding", id="half a character"),
+        pytest.param('"\\ud800": a\n', "1:1", "encoding", id="half a character as key"),
         pytest.param("a: b\x01\n", "1:5", "encoding", id="control character"),
         pytest.param("a: " + "x" * 70_000 + "\n", "1:1", "too_large", id="long line"),
     ],

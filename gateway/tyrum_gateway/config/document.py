@@ -34,6 +34,7 @@ MAX_INTEGER = 2**53 - 1
 MAX_LINE = 64 * 1024
 
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS = {text: text.lower() == "true" for text in ("true", "True", "TRUE", "false", "False", "FALSE")}
 _DECIMAL = re.compile(r"[-+]?[0-9]+")
@@ -273,6 +274,9 @@ class _Reader:
             raise _Unreadable(place, "key", "a key must be text")
         text = str(event.value)
         self._refuse_sharing(event, place, (*path, text))
+        if _SURROGATE.search(text):
+            self._report(place, path, "encoding", "an escape that stands for half a character")
+            return text, False
         if event.implicit[0]:
             if text == "<<":
                 self._report(place, path, "merge_key", "merge keys are not supported; write the keys out")
@@ -284,6 +288,9 @@ class _Reader:
 
     def _scalar(self, event: ScalarEvent, place: Place, path: Path) -> bool | int | float | str | None:
         text = str(event.value)
+        if _SURROGATE.search(text):
+            self._refuse(place, path, "encoding", "an escape that stands for half a character")
+            return None
         if not event.implicit[0]:
             return text
         value = _resolve(text)

@@ -101,7 +101,7 @@ def _describe(detail: ErrorDetails, at: _Location) -> tuple[str, str]:
         return _unknown_key(at)
     if kind == "missing":
         return "missing", "required key is missing"
-    if _is_exclusive(at.path) and isinstance(at.node, Sequence):
+    if _is_exclusive(at.path) and isinstance(at.node, Sequence | document.Mapping):
         return (
             "exclusive_scope",
             "isolation is exclusive: exactly one provider serves it; name one, none is chosen among several",
@@ -111,6 +111,8 @@ def _describe(detail: ErrorDetails, at: _Location) -> tuple[str, str]:
             return "not_available", f"{later} providers are {_LATER}"
         case _:
             pass
+    if at.path == ("version",):
+        return "version", "this version of Tyrum reads `version: 1`"
     if kind == "kind":
         return _unknown_kind(at)
     if kind in _EXPECTED:
@@ -167,8 +169,6 @@ def _not_among(at: _Location) -> tuple[str, str]:
         if value is not None
     ]
     value = at.node.value if isinstance(at.node, Scalar) else None
-    if at.path == ("version",):
-        return "version", "this version of Tyrum reads `version: 1`"
     if isinstance(value, str):
         hint = did_you_mean(value, allowed) if len(allowed) > 1 else ""
         return "value", f"expected {one_of(allowed)}{hint}"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import assert_never
@@ -14,7 +15,7 @@ from tyrum_gateway.config.checks import Surroundings, check, find_program
 from tyrum_gateway.config.document import MAX_BYTES, plain, read_document
 from tyrum_gateway.config.explain import explain
 from tyrum_gateway.config.policy import to_bundle
-from tyrum_gateway.config.problems import START, ConfigProblems, Problem
+from tyrum_gateway.config.problems import MOST_OF_A_SORT, START, ConfigProblems, Problem
 from tyrum_gateway.config.quantities import parse_duration, parse_size
 from tyrum_gateway.config.regular_file import read_regular_file
 from tyrum_gateway.config.secrets import SecretReference
@@ -69,12 +70,12 @@ def check_file(path: Path, *, environment: Mapping[str, str]) -> CheckedFile:
     if tree.root is None:
         raise ConfigProblems(problems)
     around = Surroundings(file, path.absolute().parent, environment)
-    problems += check(tree.root, around)
+    problems += islice(check(tree.root, around), MOST_OF_A_SORT)
     content: model.ConfigFile | None = None
     try:
         content = model.ConfigFile.model_validate(plain(tree.root))
     except ValidationError as error:
-        problems += explain(error, tree, file)
+        problems += islice(explain(error, tree, file), MOST_OF_A_SORT)
     if problems or content is None:
         # Raised out of the handler's reach: the library's own error knows the file's values.
         raise ConfigProblems(problems)

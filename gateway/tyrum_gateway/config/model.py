@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -108,6 +109,13 @@ def _version_range(text: str) -> str:
     if not VERSION_RANGE.fullmatch(text):
         raise PydanticCustomError("version_range", "expected a version range, such as `>=0.1,<1`")
     return text
+
+
+def _whole(value: object) -> object:
+    # A literal compares by equality alone, which `true` and `1.0` pass.
+    if type(value) is not int:
+        raise PydanticCustomError("version", "not a whole number")
+    return value
 
 
 def _any_true(value: bool) -> bool:  # noqa: FBT001 - pydantic's calling convention
@@ -402,7 +410,7 @@ class Limits(Section):
 class ConfigFile(Section):
     """A Tyrum gateway's configuration."""
 
-    version: Literal[1] = Field(description="Version of this format.")
+    version: Annotated[Literal[1], BeforeValidator(_whole)] = Field(description="Version of this format.")
     listen: Listen = Field(default=Listen(), description="Where clients reach the gateway.")
     storage: Storage = Field(
         default=Storage(),

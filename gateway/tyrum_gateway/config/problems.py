@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LONGEST_KEY = 64
+_CANDIDATES = 200
+MOST_OF_A_SORT = 200
+"""Problems of the shape, and of the meaning, after which a run says no more."""
 
 Path = tuple[str | int, ...]
 """Keys and list indexes from the root of the document to a value."""
@@ -93,7 +96,10 @@ def show_key(key: str) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean …?` for the nearest known name, else nothing."""
-    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    if len(name) > _LONGEST_KEY:
+        return ""
+    candidates = [key for key in sorted(known)[:_CANDIDATES] if len(key) <= _LONGEST_KEY]
+    near = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
     return f"; did you mean `{near[0]}`?" if near else ""
 
 
