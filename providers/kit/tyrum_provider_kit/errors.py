@@ -16,6 +16,7 @@ from tyrum.error.v1.error_pb2 import ErrorReason
 
 CODES: Mapping[ErrorReason.ValueType, grpc.StatusCode] = {
     error_pb2.ERROR_REASON_FIELD_INVALID: grpc.StatusCode.INVALID_ARGUMENT,
+    error_pb2.ERROR_REASON_SECRET_REJECTED: grpc.StatusCode.INVALID_ARGUMENT,
     error_pb2.ERROR_REASON_REQUEST_ID_REUSED: grpc.StatusCode.ALREADY_EXISTS,
     error_pb2.ERROR_REASON_RESOURCE_NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     error_pb2.ERROR_REASON_TOKEN_MISSING: grpc.StatusCode.UNAUTHENTICATED,
@@ -32,7 +33,10 @@ CODES: Mapping[ErrorReason.ValueType, grpc.StatusCode] = {
     error_pb2.ERROR_REASON_BINDING_UNAVAILABLE: grpc.StatusCode.FAILED_PRECONDITION,
     error_pb2.ERROR_REASON_ALREADY_RESOLVED: grpc.StatusCode.FAILED_PRECONDITION,
     error_pb2.ERROR_REASON_CONFIG_INVALID: grpc.StatusCode.FAILED_PRECONDITION,
+    error_pb2.ERROR_REASON_ITEM_FORGOTTEN: grpc.StatusCode.FAILED_PRECONDITION,
+    error_pb2.ERROR_REASON_SCOPE_NOT_EMPTY: grpc.StatusCode.FAILED_PRECONDITION,
     error_pb2.ERROR_REASON_VERSION_CONFLICT: grpc.StatusCode.ABORTED,
+    error_pb2.ERROR_REASON_STALE_BINDING: grpc.StatusCode.ABORTED,
     error_pb2.ERROR_REASON_CONCURRENCY_LIMIT: grpc.StatusCode.RESOURCE_EXHAUSTED,
     error_pb2.ERROR_REASON_QUOTA: grpc.StatusCode.RESOURCE_EXHAUSTED,
     error_pb2.ERROR_REASON_DRAINING: grpc.StatusCode.UNAVAILABLE,

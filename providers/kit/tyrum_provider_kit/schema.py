@@ -5,6 +5,7 @@ the rule and repeats values of the schema only, never of the configuration.
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -70,7 +71,10 @@ def parse_config(config: bytes) -> dict[str, Any]:
     """
     try:
         value = json.loads(
-            config.decode("utf-8"), object_pairs_hook=_unique_names, parse_constant=_no_constant
+            config.decode("utf-8"),
+            object_pairs_hook=_unique_names,
+            parse_constant=_no_constant,
+            parse_float=_finite,
         )
     except RecursionError as error:
         raise ValueError("is nested too deeply") from error
@@ -94,8 +98,15 @@ def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _no_constant(_: str) -> Any:
+def _no_constant(_: str) -> float:
     raise _ConfigRuleError("must hold finite numbers only")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):  # 1e999
+        raise _ConfigRuleError("must hold finite numbers only")
+    return value
 
 
 def violations(schema: Mapping[str, Any], config: Mapping[str, Any]) -> list[Violation]:
