@@ -79,7 +79,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
     except sqlite3.Error as error:
         if connection is not None:
             connection.close()
-        raise damage(path, error) from error
+        raise failure(path, error) from error
     except StateUnusable:
         if connection is not None:
             connection.close()
@@ -87,13 +87,16 @@ def open_writer(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def damage(path: Path, error: sqlite3.Error) -> StateUnusable:
+def failure(path: Path, error: sqlite3.Error) -> StateUnusable:
     """Say what an error of SQLite means to the operator."""
-    return StateUnusable(
-        f"the database {path} cannot be used: {error}; it was left as it is: restore a backup, "
-        "or move the file away to begin anew",
-        file=str(path),
-    )
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None and code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+        return StateUnusable(
+            f"the database {path} is damaged ({error}) and was left as it is: restore a backup, "
+            "or move the file away to begin anew",
+            file=str(path),
+        )
+    return StateUnusable(f"the database {path} cannot be used: {error}", file=str(path))
 
 
 def _first_row(connection: sqlite3.Connection) -> Callable[[str], tuple[object, ...] | None]:

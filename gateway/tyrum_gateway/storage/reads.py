@@ -18,8 +18,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
-from tyrum_gateway.domain.errors import StateUnusable
-from tyrum_gateway.storage.connection import BUSY_MILLISECONDS, READER, configure, damage
+from tyrum_gateway.domain.errors import Draining, StateUnusable
+from tyrum_gateway.storage.connection import BUSY_MILLISECONDS, READER, configure, failure
 from tyrum_gateway.storage.statements import Statement
 
 ANSWER_SECONDS = 10.0
@@ -34,6 +34,10 @@ class Reads:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._engine = _engine(path)
+        self._closing = False
+        self._active = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
         self.reads = 0
         self.rows = 0
 
@@ -41,18 +45,43 @@ class Reads:
         """Run statements one after another on one connection and return the rows of each.
 
         Raises:
+            Draining: The store is closing.
             StateUnusable: The database failed or did not answer in time.
         """
+        if self._closing:
+            raise Draining("the gateway is shutting down")
+        self._active += 1
+        self._idle.clear()
+        try:
+            results = await self._fetch(queries)
+        finally:
+            self._active -= 1
+            if not self._active:
+                self._idle.set()
+        self.reads += 1
+        self.rows += sum(map(len, results))
+        return results
+
+    async def close(self) -> None:
+        """Wait for the reads under way, then close the connections; again is harmless."""
+        self._closing = True
+        async with asyncio.timeout(2 * ANSWER_SECONDS):
+            await self._idle.wait()
+        await self._engine.dispose()
+
+    async def _fetch(
+        self, queries: Sequence[tuple[Statement, dict[str, Any]]]
+    ) -> list[Sequence[sqlite3.Row]]:
         try:
             async with asyncio.timeout(ANSWER_SECONDS), self._engine.connect() as connection:
                 driver = (await connection.get_raw_connection()).driver_connection
                 assert isinstance(driver, aiosqlite.Connection)
-                results: list[Sequence[sqlite3.Row]] = [
+                return [
                     list(await driver.execute_fetchall(statement.sql, statement.parameters(values)))
                     for statement, values in queries
                 ]
         except sqlite3.Error as error:
-            raise damage(self._path, error) from error
+            raise failure(self._path, error) from error
         except DBAPIError as error:
             raise StateUnusable(
                 f"the database {self._path} cannot be opened: {error.orig}", file=str(self._path)
@@ -62,13 +91,6 @@ class Reads:
                 f"the database {self._path} did not answer within {ANSWER_SECONDS:.0f} s",
                 file=str(self._path),
             ) from error
-        self.reads += 1
-        self.rows += sum(map(len, results))
-        return results
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._engine.dispose()
 
 
 def _engine(path: Path) -> AsyncEngine:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tyrum_gateway.domain.errors import StateUnusable
-from tyrum_gateway.storage.connection import damage, open_writer
+from tyrum_gateway.storage.connection import failure, open_writer
 
 VERSION = 1
 """Version of the tables in `tables`; the newest migration has this number."""
@@ -37,7 +37,7 @@ def prepare(path: Path) -> None:
         if not _empty(connection):
             back_up(connection, path, found)
     except sqlite3.Error as error:
-        raise damage(path, error) from error
+        raise failure(path, error) from error
     finally:
         connection.close()
     # Alembic takes a second to import: only a migration pays for it.

@@ -52,7 +52,7 @@ def _compile(statement: ClauseElement) -> Statement:
 
 
 def _insert(table: Table) -> Statement:
-    columns = [column.name for column in table.columns if not column.autoincrement or column.name != "id"]
+    columns = [column.name for column in table.columns if column.name != "id"]
     return _compile(insert(table).values({name: bindparam(name) for name in columns}))
 
 
@@ -277,15 +277,13 @@ CHECKPOINT = _compile(
 CONVERSATION = _compile(
     select(conversations).where(conversations.c.conversation_id == bindparam("conversation"))
 )
-NEWEST_CONVERSATIONS = _compile(
-    select(conversations).order_by(conversations.c.conversation_id.desc()).limit(_size)
-)
-CONVERSATIONS_BEFORE = _compile(
-    select(conversations)
-    .where(conversations.c.conversation_id < bindparam("before"))
-    .order_by(conversations.c.conversation_id.desc())
-    .limit(_size)
-)
+_conversations = select(conversations).order_by(conversations.c.conversation_id.desc()).limit(_size)
+_conversations_before = _conversations.where(conversations.c.conversation_id < bindparam("before"))
+_owned = conversations.c.principal_id == bindparam("owner")
+NEWEST_CONVERSATIONS = _compile(_conversations)
+CONVERSATIONS_BEFORE = _compile(_conversations_before)
+NEWEST_CONVERSATIONS_OF = _compile(_conversations.where(_owned))
+CONVERSATIONS_OF_BEFORE = _compile(_conversations_before.where(_owned))
 
 APPROVAL = _compile(select(approvals).where(approvals.c.approval_id == bindparam("approval")))
 _approvals = (
@@ -309,6 +307,7 @@ EXPIRED = _compile(
     .limit(_size)
 )
 
+BINDING = _compile(select(bindings).where(bindings.c.binding_id == bindparam("binding")))
 NEWEST_BINDINGS = _compile(select(bindings).order_by(bindings.c.binding_id.desc()).limit(_size))
 BINDINGS_BEFORE = _compile(
     select(bindings)

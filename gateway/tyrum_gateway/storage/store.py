@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Self
 
 from tyrum_gateway.domain.approval import Approval
+from tyrum_gateway.domain.binding import Binding
 from tyrum_gateway.domain.checkpoint import Checkpoint
 from tyrum_gateway.domain.commit import Acceptance, Accepted, Commit, Conversation
 from tyrum_gateway.domain.errors import NotFound
-from tyrum_gateway.domain.ids import ApprovalId, ConversationId, PrincipalId, TurnId
+from tyrum_gateway.domain.ids import ApprovalId, BindingId, ConversationId, PrincipalId, TurnId
 from tyrum_gateway.domain.ports import BoundOperation, TurnView, Window
 from tyrum_gateway.domain.principal import Principal
 from tyrum_gateway.domain.transcript import Event
@@ -33,7 +34,7 @@ class SqliteStore:
     """Implements `Store`. One per file and process; use as a context manager or call `close`.
 
     A caller that is cancelled during a write loses the answer, not the write. Every method raises
-    `StateUnusable` when the database fails or does not answer, and writes raise `Draining` once it closes.
+    `StateUnusable` when the database fails or does not answer, and `Draining` once it closes.
     """
 
     def __init__(self, writer: Writer, reads: Reads) -> None:
@@ -58,7 +59,7 @@ class SqliteStore:
         await self.close()
 
     async def close(self) -> None:
-        """Apply the writes that wait, then close; later writes are refused."""
+        """Finish what is under way, then close; everything later is refused."""
         # The writer goes last: whoever closes last folds the log into the file.
         await self._reads.close()
         await self._writer.close()
@@ -148,14 +149,21 @@ class SqliteStore:
             raise NotFound("conversation", conversation_id)
         return rows.conversation(found[0])
 
-    async def conversations(self, before: ConversationId | None, limit: int) -> Sequence[Conversation]:
+    async def conversations(
+        self, owner: PrincipalId | None, before: ConversationId | None, limit: int
+    ) -> Sequence[Conversation]:
         """See `Store.conversations`."""
-        query = (
-            (statements.NEWEST_CONVERSATIONS, {"size": limit})
-            if before is None
-            else (statements.CONVERSATIONS_BEFORE, {"before": before, "size": limit})
-        )
-        (found,) = await self._reads.fetch(query)
+        match owner, before:
+            case None, None:
+                statement = statements.NEWEST_CONVERSATIONS
+            case None, _:
+                statement = statements.CONVERSATIONS_BEFORE
+            case _, None:
+                statement = statements.NEWEST_CONVERSATIONS_OF
+            case _:
+                statement = statements.CONVERSATIONS_OF_BEFORE
+        parameters = {"owner": owner, "before": before, "size": limit}
+        (found,) = await self._reads.fetch((statement, parameters))
         return [rows.conversation(row) for row in found]
 
     async def approval(self, approval_id: ApprovalId) -> Approval:
@@ -192,6 +200,13 @@ class SqliteStore:
         """See `Store.expired`."""
         (found,) = await self._reads.fetch((statements.EXPIRED, {"now": to_microseconds(now), "size": limit}))
         return [rows.approval(row) for row in found]
+
+    async def binding(self, binding_id: BindingId) -> Binding:
+        """See `Store.binding`."""
+        (found,) = await self._reads.fetch((statements.BINDING, {"binding": binding_id}))
+        if not found:
+            raise NotFound("binding", binding_id)
+        return rows.bound_operation(found[0]).binding
 
     async def bindings(self, before: str, limit: int) -> Sequence[BoundOperation]:
         """See `Store.bindings`."""

@@ -139,6 +139,12 @@ approvals = Table(
 )
 Index("approvals_of_conversation", approvals.c.conversation_id, approvals.c.approval_id)
 Index("approvals_pending", approvals.c.approval_id, sqlite_where=approvals.c.outcome.is_(None))
+Index(
+    "approvals_pending_of_conversation",
+    approvals.c.conversation_id,
+    approvals.c.approval_id,
+    sqlite_where=approvals.c.outcome.is_(None),
+)
 Index("approvals_expiry", approvals.c.expires_at, sqlite_where=approvals.c.outcome.is_(None))
 
 evidence = Table(

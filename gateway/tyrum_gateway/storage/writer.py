@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tyrum_gateway.domain.errors import Draining, KernelBug, StateUnusable
-from tyrum_gateway.storage.connection import damage
+from tyrum_gateway.storage.connection import failure
 
 Result = TypeVar("Result")
 
@@ -128,7 +128,7 @@ class Writer:
             self.commits = commits
             with contextlib.suppress(sqlite3.Error):
                 execute("ROLLBACK")
-            return [_Undone(damage(self._path, error)) for _ in jobs]
+            return [_Undone(failure(self._path, error)) for _ in jobs]
         self.transactions += 1
         return outcomes
 
@@ -154,7 +154,7 @@ class Writer:
                 bug.__cause__ = error
                 return bug
             case sqlite3.Error():
-                return damage(self._path, error)
+                return failure(self._path, error)
             case _:
                 return error
 

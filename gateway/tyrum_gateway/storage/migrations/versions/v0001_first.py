@@ -163,13 +163,17 @@ _STATEMENTS = (
     ) STRICT
     """,
     """
-    CREATE INDEX approvals_pending ON approvals (approval_id) WHERE outcome IS NULL
+    CREATE INDEX approvals_pending_of_conversation ON approvals
+    (conversation_id, approval_id) WHERE outcome IS NULL
     """,
     """
     CREATE INDEX approvals_of_conversation ON approvals (conversation_id, approval_id)
     """,
     """
     CREATE INDEX approvals_expiry ON approvals (expires_at) WHERE outcome IS NULL
+    """,
+    """
+    CREATE INDEX approvals_pending ON approvals (approval_id) WHERE outcome IS NULL
     """,
     """
     CREATE TABLE evidence (

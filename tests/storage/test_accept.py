@@ -1,0 +1,84 @@
+"""Accepting messages: durable, idempotent, bounded."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.storage.builders import claim, finish, message, new
+from tyrum_gateway.domain.errors import NotFound, QuotaExceeded, RequestIdReused
+from tyrum_gateway.domain.ids import ConversationId, PrincipalId
+from tyrum_gateway.domain.transcript import UserMessage
+from tyrum_gateway.storage import SqliteStore
+
+
+async def test_a_message_opens_a_turn(store: SqliteStore) -> None:
+    """An accepted message is the conversation's next turn and its user message is recorded."""
+    first = await store.accept(message(text="one"))
+    second = await store.accept(message(text="two", conversation_id=first.conversation_id))
+    assert (first.turn.number, first.sequence) == (1, 1)
+    assert (second.turn.number, second.sequence) == (2, 2)
+    events = await store.events(first.conversation_id, 0, 10)
+    texts = [event.payload.text for event in events if isinstance(event.payload, UserMessage)]
+    assert texts == ["one", "two"]
+    assert await store.next_turn(first.conversation_id) == first.turn
+    conversation = await store.conversation(first.conversation_id)
+    assert (conversation.last_sequence, conversation.title) == (2, "a title")
+
+
+async def test_the_same_request_is_accepted_once(database: Path) -> None:
+    """Sending a request again, at once or after a restart, returns the first acceptance."""
+    request = message(request_id="r")
+    async with await SqliteStore.open(database) as store:
+        answers = await asyncio.gather(*(store.accept(message(request_id="r")) for _ in range(16)))
+        first = answers[0]
+        assert set(answers) == {first}
+        assert store.statistics.commits == 1
+    async with await SqliteStore.open(database) as store:
+        assert await store.accept(request) == first
+        assert len(await store.conversations(None, 10)) == 1
+        moved, _ = await store.commit(claim(first.turn))
+        again = await store.accept(request)
+        assert (again.turn, again.sequence) == (moved, first.sequence)
+
+
+async def test_a_request_id_names_one_request(store: SqliteStore) -> None:
+    """A request id used again for another text or conversation is refused; another principal may use it."""
+    first = await store.accept(message(request_id="r", text="one"))
+    with pytest.raises(RequestIdReused, match="`r`"):
+        await store.accept(message(request_id="r", text="two"))
+    with pytest.raises(RequestIdReused):
+        await store.accept(message(request_id="r", text="one", conversation_id=first.conversation_id))
+    other = await store.accept(message(request_id="r", text="two", principal_id=new(PrincipalId)))
+    assert other.conversation_id != first.conversation_id
+
+
+async def test_unfinished_turns_are_bounded(store: SqliteStore) -> None:
+    """A conversation takes `max_queued` unfinished messages, and one more when one is finished."""
+    first = await store.accept(message())
+    inside = message(conversation_id=first.conversation_id, max_queued=2)
+    await store.accept(inside)
+    refused = message(conversation_id=first.conversation_id, max_queued=2, request_id="late")
+    with pytest.raises(QuotaExceeded):
+        await store.accept(refused)
+    assert (await store.conversation(first.conversation_id)).last_sequence == 2
+    turn, _ = await store.commit(claim(first.turn))
+    await store.commit(finish(turn))
+    assert (await store.accept(refused)).turn.number == 3
+
+
+async def test_a_message_needs_its_conversation(store: SqliteStore) -> None:
+    """A message to a conversation that does not exist is refused."""
+    unknown = new(ConversationId)
+    with pytest.raises(NotFound, match=unknown):
+        await store.accept(message(conversation_id=unknown))
+
+
+async def test_the_turn_version_guards_from_the_start(store: SqliteStore) -> None:
+    """What `accept` returns and what is read are the same value, version included."""
+    accepted = await store.accept(message())
+    view = await store.turn(accepted.turn.turn_id)
+    assert view.turn == accepted.turn
+    assert view.ended_at is None
+    assert replace(view.turn, version=0) != accepted.turn
