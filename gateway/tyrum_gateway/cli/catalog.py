@@ -1,8 +1,11 @@
 """The provider catalogue over gRPC. Invariant: a state that was not observed is shown as unknown."""
 
+from collections.abc import Iterable
+
 from tyrum.catalog.v1.catalog_pb2 import (
     STATE_VALUE_FALSE,
     STATE_VALUE_TRUE,
+    AdmissionStage,
     GetProviderRequest,
     GetProviderResponse,
     ListProvidersRequest,
@@ -11,7 +14,7 @@ from tyrum.catalog.v1.catalog_pb2 import (
     StateValue,
 )
 from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find
-from tyrum_gateway.cli.output import Format, as_json, emit, emit_all, enum_word, fields, heading, say, table
+from tyrum_gateway.cli.output import Format, as_json, emit, emit_all, fields, heading, say, table
 
 __all__ = ["explain", "find", "list_providers", "providers"]
 
@@ -35,7 +38,7 @@ async def list_providers(target: Target, output: Format) -> None:
         return
     rows = []
     for item in found:
-        values = {state.state: _word(state.value) for state in item.states}
+        values = {state.state: value_word(state.value) for state in item.states}
         rows.append(
             (item.name, item.kind, lifecycle(item), *(values.get(state, "unknown") for state in STATES))
         )
@@ -71,7 +74,7 @@ def _show(response: GetProviderResponse) -> None:
         ]
     )
     heading("States")
-    states = [(state.state, _word(state.value), state.reason) for state in item.states]
+    states = [(state.state, value_word(state.value), state.reason) for state in item.states]
     table(("STATE", "VALUE", "WHY"), states)
     heading("Admission")
     stages = [
@@ -85,12 +88,19 @@ def _show(response: GetProviderResponse) -> None:
                 say(f"  {line}")
 
 
+def show_stages(stages: Iterable[AdmissionStage]) -> None:
+    """Print what admission checked and found."""
+    rows = [(stage.stage, "passed" if stage.passed else "FAILED", stage.detail) for stage in stages]
+    table(("STAGE", "RESULT", "FOUND"), rows)
+
+
 def lifecycle(item: Provider) -> str:
     """Write the lifecycle for people."""
     return enum_word(ProviderLifecycle.Name(item.lifecycle), "PROVIDER_LIFECYCLE_")
 
 
-def _word(value: "StateValue.ValueType") -> str:
+def value_word(value: "StateValue.ValueType") -> str:
+    """Write whether a state holds; anything not observed is unknown."""
     if value == STATE_VALUE_TRUE:
         return "yes"
     return "no" if value == STATE_VALUE_FALSE else "unknown"

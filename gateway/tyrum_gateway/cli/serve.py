@@ -14,7 +14,7 @@ from tyrum_gateway.cli.version import installed
 from tyrum_gateway.domain.errors import TyrumError
 
 if TYPE_CHECKING:
-    from tyrum_gateway.bootstrap import Serving
+    from tyrum_gateway.bootstrap.serve import Serving
 
 app = sub_app("Start the gateway.")
 
