@@ -1,7 +1,7 @@
 """The composition root: settings become a running gateway. The only room that knows every other."""
 
-from tyrum_gateway.bootstrap.compose import Composition, compose
-from tyrum_gateway.bootstrap.serve import serve
+from tyrum_gateway.bootstrap.compose import Composition, Seams, compose
+from tyrum_gateway.bootstrap.serve import Serving, serve
 from tyrum_gateway.bootstrap.state_directory import StateDirectory, default_state_dir
 
-__all__ = ["Composition", "StateDirectory", "compose", "default_state_dir", "serve"]
+__all__ = ["Composition", "Seams", "Serving", "StateDirectory", "compose", "default_state_dir", "serve"]

@@ -1,7 +1,7 @@
 """From settings to objects: every adapter is chosen here, once, and handed to what needs it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import assert_never
@@ -30,6 +30,7 @@ from tyrum_gateway.domain.process import RunLimits
 from tyrum_gateway.domain.tool import Tool
 from tyrum_gateway.domain.turn import TurnLimits
 from tyrum_gateway.models.catalog import Offline, Scripted, build_model
+from tyrum_gateway.storage import SqliteStore
 from tyrum_gateway.telemetry.redaction import Redactor
 from tyrum_gateway.tools.hosted_isolation import HostedIsolation
 from tyrum_gateway.tools.process_run import NAME as PROCESS_RUN
@@ -39,6 +40,16 @@ from tyrum_gateway.tools.workspace import prepare_workspace
 from tyrum_provider_host.contracts import DeploymentMode, Trust
 from tyrum_provider_host.host import ProviderHost
 from tyrum_provider_host.spec import ProviderSpec, Secret, SecretSource
+
+
+@dataclass(frozen=True, slots=True)
+class Seams:
+    """Where a bench or a test composes a gateway of its own; the command line always uses the defaults."""
+
+    open_store: Callable[[Path], Awaitable[SqliteStore]] = SqliteStore.open
+    """Opens the durable truth."""
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    """Tools beside the configured ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +74,7 @@ def compose(
     runtime: Path,
     redactor: Redactor,
     version: str,
-    bench_tools: Mapping[str, Tool] | None = None,
+    seams: Seams,
 ) -> Composition:
     """Wire a gateway.
 
@@ -73,7 +84,7 @@ def compose(
         runtime: Private directory for sockets.
         redactor: Learns every secret that is resolved.
         version: Of the gateway, told to providers.
-        bench_tools: Further tools, for benchmarks only; the command line has no way to give any.
+        seams: What a bench or a test puts in the place of a part.
 
     Raises:
         StateUnusable: The workspace cannot be prepared.
@@ -92,7 +103,7 @@ def compose(
         instructions=chosen.instructions,
         model=_model(settings.models[chosen.model]),
         policy=settings.policies[chosen.policy],
-        tools={**_tools(settings, chosen, host, vault), **(bench_tools or {})},
+        tools={**_tools(settings, chosen, host, vault), **seams.tools},
     )
     limits = _limits(settings)
     engine = Engine(agent=agent, store=store, clock=clock, ids=ids, streams=streams, limits=limits)

@@ -8,17 +8,15 @@ from dataclasses import dataclass
 
 import structlog
 
-from tyrum_gateway.bootstrap.compose import Composition, compose
+from tyrum_gateway.bootstrap.compose import Composition, Seams, compose
 from tyrum_gateway.bootstrap.state_directory import StateDirectory, gateway_socket, runtime_directory
 from tyrum_gateway.config.settings import Settings
 from tyrum_gateway.domain.principal import Role
-from tyrum_gateway.domain.tool import Tool
 from tyrum_gateway.rpc.approvals import ApprovalServicer
 from tyrum_gateway.rpc.catalog import CatalogServicer
 from tyrum_gateway.rpc.chat import ChatServicer
 from tyrum_gateway.rpc.guard import Guard
 from tyrum_gateway.rpc.server import GatewayServer, Services
-from tyrum_gateway.storage import SqliteStore
 from tyrum_gateway.telemetry.logging import configure_logging
 from tyrum_gateway.telemetry.redaction import Redactor
 
@@ -48,7 +46,7 @@ async def serve(
     *,
     version: str,
     ready: Callable[[Serving], None],
-    bench_tools: Mapping[str, Tool] | None = None,
+    seams: Seams | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then drain.
 
@@ -56,12 +54,13 @@ async def serve(
         settings: The operator's configuration, bound to a state directory.
         version: Of the gateway.
         ready: Called once clients can be served.
-        bench_tools: Further tools, for benchmarks only.
+        seams: What a bench or a test puts in the place of a part.
 
     Raises:
         StateUnusable: The state directory is in use, not private, damaged or of a newer version; or an
             address cannot be listened on.
     """
+    seams = seams or Seams()
     redactor = Redactor()
     configure_logging(redactor)
     directory = StateDirectory.prepare(settings.state_dir)
@@ -72,7 +71,7 @@ async def serve(
         addresses = [f"unix:{socket}"]
         if settings.listen.tcp is not None:
             addresses.append(f"{settings.listen.tcp.host}:{settings.listen.tcp.port}")
-        store = await SqliteStore.open(directory.database)
+        store = await seams.open_store(directory.database)
         try:
             parts = compose(
                 settings,
@@ -80,7 +79,7 @@ async def serve(
                 runtime=runtime,
                 redactor=redactor,
                 version=version,
-                bench_tools=bench_tools,
+                seams=seams,
             )
             await parts.identity.ensure("operator", list(Role), directory.operator_token())
             server = GatewayServer(

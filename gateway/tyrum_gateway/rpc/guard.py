@@ -25,6 +25,7 @@ from tyrum_gateway.rpc.errors import DETAILS_KEY, MethodUnknown, code_of, status
 log = structlog.get_logger(__name__)
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+MaybeHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 _SCHEME = "Bearer "
@@ -45,7 +46,7 @@ class Guard(grpc.aio.ServerInterceptor):
 
     async def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]],
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[MaybeHandler]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler:
         """Replace the handler by one that checks first and fails in one shape only."""
@@ -53,7 +54,7 @@ class Guard(grpc.aio.ServerInterceptor):
         metadata = handler_call_details.invocation_metadata or ()
         return self._serving(path, metadata, await continuation(handler_call_details))
 
-    def _serving(self, path: str, metadata: Any, handler: Handler | None) -> Handler:
+    def _serving(self, path: str, metadata: Any, handler: MaybeHandler) -> Handler:
         service, _, method = path.removeprefix("/").rpartition("/")
         domain = service.rpartition(".")[0]
 

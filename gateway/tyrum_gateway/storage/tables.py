@@ -48,6 +48,8 @@ conversations = Table(
     sqlite_strict=True,
 )
 
+Index("conversations_of_principal", conversations.c.principal_id, conversations.c.conversation_id)
+
 turns = Table(
     "turns",
     metadata,

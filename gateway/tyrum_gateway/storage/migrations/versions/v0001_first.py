@@ -19,6 +19,9 @@ _STATEMENTS = (
     ) STRICT
     """,
     """
+    CREATE INDEX conversations_of_principal ON conversations (principal_id, conversation_id)
+    """,
+    """
     CREATE TABLE bindings (
         binding_id TEXT NOT NULL,
         operation_id TEXT NOT NULL,
@@ -163,17 +166,17 @@ _STATEMENTS = (
     ) STRICT
     """,
     """
-    CREATE INDEX approvals_pending_of_conversation ON approvals
-    (conversation_id, approval_id) WHERE outcome IS NULL
+    CREATE INDEX approvals_expiry ON approvals (expires_at) WHERE outcome IS NULL
     """,
     """
     CREATE INDEX approvals_of_conversation ON approvals (conversation_id, approval_id)
     """,
     """
-    CREATE INDEX approvals_expiry ON approvals (expires_at) WHERE outcome IS NULL
+    CREATE INDEX approvals_pending ON approvals (approval_id) WHERE outcome IS NULL
     """,
     """
-    CREATE INDEX approvals_pending ON approvals (approval_id) WHERE outcome IS NULL
+    CREATE INDEX approvals_pending_of_conversation ON approvals
+    (conversation_id, approval_id) WHERE outcome IS NULL
     """,
     """
     CREATE TABLE evidence (
