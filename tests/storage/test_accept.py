@@ -37,7 +37,7 @@ async def test_the_same_request_is_accepted_once(database: Path) -> None:
         assert store.statistics.commits == 1
     async with await SqliteStore.open(database) as store:
         assert await store.accept(request) == first
-        assert len(await store.conversations(None, 10)) == 1
+        assert len(await store.conversations(None, None, 10)) == 1
         moved, _ = await store.commit(claim(first.turn))
         again = await store.accept(request)
         assert (again.turn, again.sequence) == (moved, first.sequence)

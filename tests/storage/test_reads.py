@@ -26,7 +26,7 @@ from tests.storage.builders import (
 from tyrum_gateway.domain.checkpoint import Checkpoint
 from tyrum_gateway.domain.commit import Commit
 from tyrum_gateway.domain.errors import NotFound
-from tyrum_gateway.domain.ids import ApprovalId, ConversationId, TurnId
+from tyrum_gateway.domain.ids import ApprovalId, ConversationId, PrincipalId, TurnId
 from tyrum_gateway.domain.states import CallState, TurnState
 from tyrum_gateway.domain.turn import Turn
 from tyrum_gateway.storage import SqliteStore, statements
@@ -154,13 +154,13 @@ async def test_lists_page_without_gap_or_repeat(store: SqliteStore) -> None:
         turn = await running(store)
         await store.commit(begin(turn, call(turn, CallState.PERMITTED)))
         await asked(store)
-    conversations = await store.conversations(None, 100)
+    conversations = await store.conversations(None, None, 100)
     assert [entry.conversation_id for entry in conversations] == sorted(
         (entry.conversation_id for entry in conversations), reverse=True
     )
     assert len(conversations) == 10
-    paged = [*await store.conversations(None, 7)]
-    paged += await store.conversations(paged[-1].conversation_id, 7)
+    paged = [*await store.conversations(None, None, 7)]
+    paged += await store.conversations(None, paged[-1].conversation_id, 7)
     assert paged == list(conversations)
 
     async def approvals(after: ApprovalId | None, limit: int) -> list[ApprovalId]:
@@ -177,6 +177,19 @@ async def test_lists_page_without_gap_or_repeat(store: SqliteStore) -> None:
     newest = await store.bindings("", 2)
     assert [*newest, *await store.bindings(newest[-1].binding.binding_id, 3)] == list(bindings)
     assert bindings[0].binding.binding_id == max(entry.binding.binding_id for entry in bindings)
+
+
+async def test_conversations_of_an_owner(store: SqliteStore) -> None:
+    """The conversations of one principal are listed without those of others, page by page."""
+    owner = new(PrincipalId)
+    mine = []
+    for _ in range(4):
+        mine.append((await store.accept(message(principal_id=owner))).conversation_id)
+        await store.accept(message())
+    mine.sort(reverse=True)
+    first = await store.conversations(owner, None, 3)
+    rest = await store.conversations(owner, first[-1].conversation_id, 3)
+    assert [entry.conversation_id for entry in (*first, *rest)] == mine
 
 
 async def test_approvals_by_conversation_and_state(store: SqliteStore) -> None:
