@@ -98,29 +98,36 @@ const lines = createInterface({ input: process.stdin });
 const answers = lines[Symbol.asyncIterator]();
 
 async function answer(approval_id) {
-  const { approvals, metadata, close } = connect();
-  const { approval } = await call(approvals, "GetApproval", { approval_id }, metadata);
-  notice(`approve ${approval.digest}? y, or a reason to deny`);
-  console.log(safe(approval.summary));
-  const { value, done } = await answers.next();
-  if (done) return; // nobody here: it stays with the approvals inbox
-  const yes = value.trim() === "y";
-  const request = {
-    approval_id,
-    answer: yes ? "ANSWER_APPROVE" : "ANSWER_DENY",
-    digest: approval.digest, // what was shown, nothing else
-    reason: yes ? "" : value.trim(),
-  };
-  await call(approvals, "ResolveApproval", request, metadata);
+  const gateway = connect();
+  try {
+    const { approval } = await call(gateway.approvals, "GetApproval", { approval_id }, gateway.metadata);
+    if (approval.outcome !== "APPROVAL_OUTCOME_UNSPECIFIED") return; // answered meanwhile
+    console.log(safe(`\n${approval.summary}`));
+    console.log(`Approve ${approval.digest}? y, or a reason to deny:`);
+    const { value, done } = await answers.next();
+    if (done) return; // nobody here: it stays in the approvals inbox
+    const yes = value.trim() === "y";
+    const request = {
+      approval_id,
+      answer: yes ? "ANSWER_APPROVE" : "ANSWER_DENY",
+      digest: approval.digest, // of what was shown, nothing else
+      reason: yes ? "" : value.trim(),
+    };
+    await call(gateway.approvals, "ResolveApproval", request, gateway.metadata);
+  } finally {
+    gateway.close();
+  }
 }
 // --- send
 async function turn(text, conversation_id) {
+  // Sending again under the same request id joins the same turn: nothing is ever sent twice.
   const request = { conversation_id, request_id: randomUUID(), text };
   const seen = { conversation_id, turn_id: "", sequence: 0 };
   let patience = Date.now() + reconnectFor;
   for (;;) {
-    const gateway = connect();
+    let gateway;
     try {
+      gateway = connect(); // again each time: a new start may have a new address
       const stream = seen.turn_id
         ? gateway.chat.Watch(
             { conversation_id: seen.conversation_id, after_sequence: seen.sequence },
@@ -132,11 +139,12 @@ async function turn(text, conversation_id) {
         if (take(message, seen)) return seen;
       }
     } catch (error) {
-      // Sending again under the same request id joins the same turn, so a retry never sends twice.
-      if (error.code !== grpc.status.UNAVAILABLE || Date.now() > patience) throw error;
+      const absent = error.code === "ENOENT"; // no gateway.json between two starts
+      const lost = seen.turn_id && (absent || error.code === grpc.status.UNAVAILABLE);
+      if (!lost || Date.now() > patience) throw error;
       console.error("connection lost; reconnecting");
     } finally {
-      gateway.close();
+      gateway?.close();
     }
     await sleep(250);
   }

@@ -14,7 +14,7 @@ from tyrum.catalog.v1.catalog_pb2 import (
     StateValue,
 )
 from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find
-from tyrum_gateway.cli.output import Format, as_json, emit, emit_all, fields, heading, say, table
+from tyrum_gateway.cli.output import Format, as_json, emit, emit_all, enum_word, fields, heading, say, table
 
 __all__ = ["explain", "find", "list_providers", "providers"]
 

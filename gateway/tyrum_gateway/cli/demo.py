@@ -6,6 +6,8 @@ afterwards; a section that does not show what it claims ends the demonstration w
 
 import asyncio
 import shutil
+import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -19,6 +21,8 @@ def demo() -> None:
     """Start a gateway, talk to it, approve, deny, kill it and read the transcript back; takes seconds."""
     from tyrum_gateway.cli.demo_story import tell  # noqa: PLC0415 - imports grpc
 
+    # Ended by SIGTERM it still takes its gateway along.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     directory = Path(tempfile.mkdtemp(prefix="tyrum-demo-"))
     try:
         asyncio.run(tell(directory))

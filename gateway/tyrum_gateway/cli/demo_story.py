@@ -1,7 +1,9 @@
 """What the demonstration shows, section by section, and how each is verified."""
 
+import shlex
 import uuid
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
 from tyrum.approval.v1.approval_pb2 import ANSWER_APPROVE, ANSWER_DENY, ResolveApprovalRequest
@@ -19,7 +21,7 @@ from tyrum_gateway.cli.screen import Screen
 from tyrum_gateway.cli.transcript import events
 
 _TURN_SECONDS = 15.0
-_PROMPT = "$ tyrum chat"
+_SUMMARY_LINES = 3
 _REASON = "not on this machine"
 
 
@@ -60,7 +62,7 @@ class Story:
         Raises:
             Failure: The turn does not complete, or asks although nobody was to be asked.
         """
-        say(f"{_PROMPT} '{text}'")
+        say(f"$ tyrum chat {shlex.quote(text)}")
         request = SendMessageRequest(
             conversation_id=self.conversation_id, request_id=str(uuid.uuid4()), text=text
         )
@@ -89,9 +91,14 @@ class Story:
             raise Failure(f"`{approval_id}` asks although a rule should have decided")
         approve, reason = resolve_with
         approval = await get(self._gateway, approval_id)
-        show(approval)
+        if approve:
+            show(approval)
+        else:
+            say("\n".join([*approval.summary.splitlines()[:_SUMMARY_LINES], "…"]))
         verb = "approve" if approve else "deny"
-        say(f"$ tyrum approvals {verb} {approval_id}" + (f" --reason '{reason}'" if reason else ""))
+        say(
+            f"$ tyrum approvals {verb} {approval_id}" + (f" --reason {shlex.quote(reason)}" if reason else "")
+        )
         request = ResolveApprovalRequest(
             approval_id=approval_id,
             answer=ANSWER_APPROVE if approve else ANSWER_DENY,
@@ -127,7 +134,7 @@ async def tell(directory: Path) -> None:
             await _permitted(story)
             await _approved(story)
             await _denied(story)
-            before = await _transcript(gateway, story)
+            before = [_bytes(event) async for event in events(gateway, story.conversation_id)]
         await _killed(process, story.conversation_id, before)
     say("")
     heading("Done: everything above was verified while it was shown.")
@@ -144,15 +151,12 @@ async def _admission(gateway: Gateway) -> None:
         response = await gateway.catalog.GetProvider(
             GetProviderRequest(name=item.name), metadata=gateway.metadata, timeout=DEADLINE
         )
-        say(
-            f"{item.name}: {item.provider_id} {item.implementation_version}, {item.contract}, {lifecycle(item)}"
-        )
+        build = f"{item.provider_id} {item.implementation_version}"
+        say(f"{item.name}: {build}, {item.contract}, {lifecycle(item)}")
         show_stages(response.stages)
         say("")
         table(("STATE", "VALUE", "WHY"), [(s.state, value_word(s.value), s.reason) for s in item.states])
-        verify(
-            item.lifecycle == PROVIDER_LIFECYCLE_ADMITTED, f"`{item.name}` was not admitted: {item.reason}"
-        )
+        verify(item.lifecycle == PROVIDER_LIFECYCLE_ADMITTED, f"it was not admitted: {item.reason}")
         verify(tuple(state.state for state in item.states) == STATES, "the six states are not complete")
         values = {state.state: value_word(state.value) for state in item.states}
         verify(all(values[name] == "yes" for name in STATES[:5]), "an admitted provider lacks a state")
@@ -195,10 +199,13 @@ async def _denied(story: Story) -> None:
     verify("files are not removed here" in turn.text, "the rule's reason did not reach the agent")
 
 
-async def _transcript(gateway: Gateway, story: Story) -> list[bytes]:
-    return [
-        event.SerializeToString(deterministic=True) async for event in events(gateway, story.conversation_id)
-    ]
+def _named(event: Event) -> str:
+    kind = str(event.WhichOneof("payload")).replace("_", " ")
+    return f"{event.sequence} {kind}"
+
+
+def _bytes(event: Event) -> bytes:
+    return event.SerializeToString(deterministic=True)
 
 
 async def _killed(process: DemoGateway, conversation_id: str, before: list[bytes]) -> None:
@@ -210,11 +217,11 @@ async def _killed(process: DemoGateway, conversation_id: str, before: list[bytes
     say(f"$ tyrum serve   # process {process.pid}")
     async with connect(target) as gateway:
         found = [event async for event in events(gateway, conversation_id)]
-        after = [event.SerializeToString(deterministic=True) for event in found]
+        after = [_bytes(event) for event in found]
         verify(after == before, f"{len(before)} events before, {len(after)} after, or they differ")
         say(f"{len(after)} events read back, byte for byte the same:")
-        rows = [(str(event.sequence), str(event.WhichOneof("payload")), event.turn_id) for event in found]
-        table(("#", "EVENT", "TURN"), rows)
+        for turn_id, of_turn in groupby(found, key=lambda event: event.turn_id):
+            say(f"{turn_id}  " + ", ".join(_named(event) for event in of_turn))
         story = Story(gateway)
         story.conversation_id = conversation_id
         say("")
