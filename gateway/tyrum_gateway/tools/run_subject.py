@@ -104,7 +104,7 @@ def _people(shown: Shown) -> str:
         f"artifact {candidate.artifact_digest or 'unknown'}"
     )
     lines.append(f"           {shown.boundary.describe()}")
-    lines += [f"           {_line(text)}" for text in (*candidate.claims, *shown.boundary.notes)]
+    lines += [f"           {_line(text)}" for text in (*_claims(candidate), *shown.boundary.notes)]
     return "\n".join(lines)
 
 
@@ -115,6 +115,15 @@ def _stdin_lines(stdin: bytes) -> list[str]:
     more = f", the first {SUMMARY_STDIN} characters" if len(text) > SUMMARY_STDIN else ""
     head = f"stdin      {len(stdin)} bytes (sha256 {hashlib.sha256(stdin).hexdigest()}){more}"
     return [head, *_block(text[:SUMMARY_STDIN])]
+
+
+def _claims(candidate: Candidate) -> list[str]:
+    """Group the claims by status, one line each."""
+    by_status: dict[str, list[str]] = {}
+    for claim in candidate.claims:
+        name, _, status = claim.partition("=")
+        by_status.setdefault(status, []).append(name)
+    return [f"{status}: {', '.join(names)}" for status, names in sorted(by_status.items())]
 
 
 def _block(text: str) -> list[str]:
