@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 import sys
 
+import tyrum_provider_kit  # noqa: F401 - before gRPC, or every provider here would be started twice
 from tyrum_conformance import broken
 
 
