@@ -1,7 +1,6 @@
-"""What the tests of the provider host share: places, specifications, and observations of the process table."""
+"""What the tests of the provider host share: places, specifications, and views of the process table."""
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -26,7 +25,7 @@ class Place:
 
     def instances(self) -> list[str]:
         """Names of the instance directories that exist."""
-        return sorted(os.listdir(self.runtime)) if self.runtime.exists() else []
+        return sorted(path.name for path in self.runtime.iterdir()) if self.runtime.exists() else []
 
 
 def spec(double: str, **changes: Any) -> ProviderSpec:
@@ -69,12 +68,12 @@ async def eventually(condition: Callable[[], object], within: float = 10.0) -> N
         TimeoutError: it did not within `within` seconds.
     """
     async with asyncio.timeout(within):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - other processes signal nothing
             await asyncio.sleep(0.01)
 
 
 def _pids() -> Iterator[int]:
-    yield from (int(entry) for entry in os.listdir("/proc") if entry.isdigit())
+    yield from (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
 
 
 def _read(pid: int, name: str) -> str:

@@ -204,7 +204,7 @@ def refusals() -> Iterator[dict[str, ProviderStatus]]:
 
 @pytest.mark.parametrize("item", QUICK + PATIENT, ids=lambda item: item.name)
 def test_refuses_before_any_bind(item: Case, refusals: dict[str, ProviderStatus]) -> None:
-    """A provider that breaks one rule is rejected at that rule's stage, saying what, both values and who acts."""
+    """A provider that breaks one rule is rejected at its stage, saying what, both values and who acts."""
     status = refusals[item.name]
     assert status.lifecycle is Lifecycle.REJECTED
     *passed, failed = status.stages

@@ -172,6 +172,10 @@ REGISTERED_CODES: Mapping[str, grpc.StatusCode] = MappingProxyType(
         "CAPABILITY_NOT_DECLARED": _Code.UNIMPLEMENTED,
         "INTERNAL": _Code.INTERNAL,
         "STORE_CORRUPT": _Code.DATA_LOSS,
+        "STALE_BINDING": _Code.ABORTED,
+        "SECRET_REJECTED": _Code.INVALID_ARGUMENT,
+        "ITEM_FORGOTTEN": _Code.FAILED_PRECONDITION,
+        "SCOPE_NOT_EMPTY": _Code.FAILED_PRECONDITION,
     }
 )
 """Every registered reason with the one code it is sent under."""

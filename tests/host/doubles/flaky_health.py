@@ -1,4 +1,4 @@
-"""A conforming provider that reports itself ready only while the file named by its argument does not exist."""
+"""A conforming provider that is ready only while the file named by its argument does not exist."""
 
 import sys
 from pathlib import Path
@@ -6,13 +6,15 @@ from pathlib import Path
 from tyrum_conformance.broken._base import GoodProvider
 from tyrum_provider_kit import ProbeReport, run
 
+SWITCH = Path(sys.argv[1])
+
 
 class Flaky(GoodProvider):
     """Deviates in its probe."""
 
     async def probe(self, *, deep: bool) -> ProbeReport:
         """Follow the file."""
-        return ProbeReport(ready=not Path(sys.argv[1]).exists())
+        return ProbeReport(ready=not SWITCH.exists())  # noqa: ASYNC240
 
 
 if __name__ == "__main__":

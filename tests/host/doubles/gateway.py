@@ -1,4 +1,4 @@
-"""A gateway of its own process: hosts one provider until it is killed. Arguments: state and runtime directory."""
+"""A gateway of its own process that hosts one provider. Arguments: state and runtime directory."""
 
 import asyncio
 import sys

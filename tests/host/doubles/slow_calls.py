@@ -4,7 +4,6 @@ import asyncio
 import sys
 
 from tyrum.isolation.v1 import isolation_pb2
-
 from tyrum_conformance.broken._base import Context, GoodProvider, GoodService
 from tyrum_provider_kit import run
 

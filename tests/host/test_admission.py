@@ -1,0 +1,214 @@
+"""A good provider is admitted, sees nothing it should not, and disturbs nothing."""
+
+import asyncio
+import os
+import re
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.host.support import (
+    FAST,
+    Place,
+    arguments_of,
+    environment_of,
+    eventually,
+    own,
+    processes_mentioning,
+    spec,
+)
+from tyrum_provider_host import (
+    ExitNotice,
+    HostSetupError,
+    Lifecycle,
+    ProviderHost,
+    ProviderStatus,
+    ProviderUnavailable,
+    Secret,
+    Stage,
+    StateName,
+    StateValue,
+    packaged_contracts,
+)
+from tyrum_provider_host.artifact import measure
+
+SETTLE = 30.0
+CANARY = "canary-3f9a1c77b2"
+
+
+def admitted(host: ProviderHost, name: str) -> ProviderStatus:
+    """Return the status of a provider that must be admitted."""
+    status = host.status(name)
+    assert status.lifecycle is Lifecycle.ADMITTED, status.reason
+    return status
+
+
+async def test_admits_through_every_stage(place: Place) -> None:
+    """A conforming provider passes all stages in their order, has the states, and can be leased."""
+    async with ProviderHost(
+        [spec("good")], state_dir=place.state, runtime_dir=place.runtime, bounds=FAST
+    ) as host:
+        assert await host.wait_settled(SETTLE)
+        status = admitted(host, "good")
+        assert [item.stage for item in status.stages] == list(Stage)
+        assert {state.name: state.value for state in status.states} == {
+            StateName.INSTALLED: StateValue.TRUE,
+            StateName.CONFIGURED: StateValue.TRUE,
+            StateName.READY: StateValue.TRUE,
+            StateName.HEALTHY: StateValue.TRUE,
+            StateName.CAPABLE: StateValue.TRUE,
+            StateName.DEGRADED: StateValue.FALSE,
+        }
+        assert "provisional: no conformance evidence yet" in {state.reason for state in status.states}
+        assert status.posture is not None
+        assert status.posture.run_uid == os.geteuid()
+        lease = host.lease("good")
+        ours = next(item for item in packaged_contracts() if item.kind == "isolation")
+        assert (lease.contract, lease.contract_digest) == ("isolation 1.0", ours.digest)
+        assert lease.artifact_digest == measure(spec("good").command).digest
+        assert lease.provider_id == "dev.tyrum.conformance.good"
+        assert re.fullmatch(r"inst_[0-9a-hjkmnp-tv-z]{26}", lease.instance_id)
+        assert status.admission_seconds is not None
+        assert lease.generation == 1
+
+
+async def test_stop_leaves_nothing(place: Place) -> None:
+    """After stop there is no process, no instance directory and no lease; the state directory remains."""
+    notices: list[ExitNotice] = []
+    host = ProviderHost(
+        [spec("good"), own("slow_calls", name="other")],
+        state_dir=place.state,
+        runtime_dir=place.runtime,
+        bounds=FAST,
+        on_exit=notices.append,
+    )
+    async with host:
+        assert await host.wait_settled(SETTLE)
+        admitted(host, "other")
+        assert len(place.instances()) == 2
+    assert processes_mentioning(str(place.runtime)) == []
+    assert place.instances() == []
+    assert {(notice.name, notice.expected, notice.exit.code) for notice in notices} == {
+        ("good", True, 0),
+        ("other", True, 0),
+    }
+    assert host.status("good").lifecycle is Lifecycle.STOPPED
+    with pytest.raises(ProviderUnavailable, match="stopped"):
+        host.lease("good")
+    directory = place.state / "providers" / "good"
+    assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+
+
+async def test_stop_ends_a_provider_that_ignores_it(place: Place) -> None:
+    """A provider that ignores Shutdown and SIGTERM is ended by SIGKILL within the bounds."""
+    bounds = replace(FAST, shutdown_grace=0.2, shutdown_ack=0.5, term_grace=0.2)
+    async with ProviderHost(
+        [spec("ignores_stop")], state_dir=place.state, runtime_dir=place.runtime, bounds=bounds
+    ) as host:
+        assert await host.wait_settled(SETTLE)
+        admitted(host, "ignores-stop")
+        begun = asyncio.get_running_loop().time()
+        await host.stop()
+        assert asyncio.get_running_loop().time() - begun < 4.0
+    assert processes_mentioning(str(place.runtime)) == []
+
+
+async def test_stop_during_admission_leaves_nothing(place: Place) -> None:
+    """Stopping while a provider starts ends it at once."""
+    async with ProviderHost(
+        [spec("never_listens")], state_dir=place.state, runtime_dir=place.runtime, bounds=FAST
+    ) as host:
+        await eventually(lambda: host.status("never-listens").pid)
+    assert processes_mentioning(str(place.runtime)) == []
+    assert place.instances() == []
+
+
+async def test_environment_holds_documented_names_only(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provider gets the documented names and the allowed ones, and nothing else."""
+    monkeypatch.setenv("DATABASE_URL", CANARY)
+    allowed = spec("good", command=("/bin/sleep", "60"), environment={"HTTPS_PROXY": "http://proxy:3128"})
+    async with ProviderHost([allowed], state_dir=place.state, runtime_dir=place.runtime, bounds=FAST) as host:
+        await eventually(lambda: host.status("good").pid)
+        pid = host.status("good").pid
+        assert pid is not None
+        found = environment_of(pid)
+        socket = found["TYRUM_PROVIDER_SOCKET"]
+        assert set(found) == {
+            "HTTPS_PROXY",
+            "LANG",
+            "PATH",
+            "TMPDIR",
+            "TYRUM_PROVIDER_CONTROL_VERSIONS",
+            "TYRUM_PROVIDER_INSTANCE_ID",
+            "TYRUM_PROVIDER_RUNTIME_DIR",
+            "TYRUM_PROVIDER_SOCKET",
+            "TYRUM_PROVIDER_STATE_DIR",
+        }
+        assert len(os.fsencode(socket)) <= 100
+        assert stat.S_IMODE(Path(socket).parent.stat().st_mode) == 0o700
+        assert CANARY not in str(found)
+
+
+async def test_secrets_stay_where_they_are_projected(place: Place) -> None:
+    """A projected secret, even a printed one, appears in no argument, environment, log or status."""
+    leaking = spec("leaks_secret_to_log", secrets={"api_key": lambda: Secret(CANARY)})
+    async with ProviderHost([leaking], state_dir=place.state, runtime_dir=place.runtime, bounds=FAST) as host:
+        assert await host.wait_settled(SETTLE)
+        status = admitted(host, "leaks-secret-to-log")
+        await eventually(lambda: any("DEBUG" in line for line in host.status("leaks-secret-to-log").log))
+        status = host.status("leaks-secret-to-log")
+        assert any("api_key=***" in line for line in status.log)
+        assert CANARY not in repr(status)
+        assert status.pid is not None
+        assert CANARY not in str(environment_of(status.pid)) + arguments_of(status.pid)
+        assert repr(leaking.secrets["api_key"]).find(CANARY) == -1
+
+
+async def test_noise_disturbs_nothing(place: Place) -> None:
+    """A provider that floods its output is admitted, stays healthy and leaves a bounded log."""
+    async with ProviderHost(
+        [spec("noisy")], state_dir=place.state, runtime_dir=place.runtime, bounds=replace(FAST, health=2.0)
+    ) as host:
+        assert await host.wait_settled(SETTLE)
+        admitted(host, "noisy")
+        await eventually(lambda: host.status("noisy").log[-1].endswith("bytes of output dropped]"))
+        status = admitted(host, "noisy")
+        assert sum(map(len, status.log)) < 200 * 8300
+        assert not any("\x1b" in line for line in status.log)
+
+
+async def test_admits_concurrently(place: Place) -> None:
+    """A provider that takes three seconds to start does not delay the others."""
+    specs = [spec("slow_start"), spec("good"), spec("good", name="second")]
+    async with ProviderHost(specs, state_dir=place.state, runtime_dir=place.runtime, bounds=FAST) as host:
+        assert await host.wait_until(
+            lambda host: (
+                host.status("second").lifecycle is Lifecycle.ADMITTED
+                and host.status("good").lifecycle is Lifecycle.ADMITTED
+            ),
+            SETTLE,
+        )
+        assert host.status("slow-start").lifecycle is Lifecycle.STARTING
+        assert not await host.wait_settled(0.0)
+
+
+async def test_runtime_directory_must_be_private(place: Place) -> None:
+    """A runtime directory that others may write to is refused with its mode."""
+    place.runtime.mkdir(parents=True)
+    place.runtime.chmod(0o777)
+    host = ProviderHost([spec("good")], state_dir=place.state, runtime_dir=place.runtime)
+    with pytest.raises(HostSetupError, match="mode 0777"):
+        await host.start()
+
+
+async def test_socket_path_is_checked_before_the_start(place: Place) -> None:
+    """A runtime directory that makes socket paths too long refuses the provider before it is started."""
+    long = place.runtime / ("d" * 90)
+    async with ProviderHost([spec("good")], state_dir=place.state, runtime_dir=long, bounds=FAST) as host:
+        assert await host.wait_settled(SETTLE)
+        status = host.status("good")
+        assert status.lifecycle is Lifecycle.REJECTED
+        assert "bytes, at most 100" in status.reason
+        assert status.pid is None
