@@ -40,6 +40,10 @@ class Bench:
         assert isinstance(prepared, Prepared), prepared
         return prepared
 
+    async def shell(self, text: str, **arguments: Any) -> Prepared:
+        """Prepare a call of shell text that must be valid."""
+        return await self.prepare(**{"shell": text, **arguments})
+
     async def run_of(self, **arguments: Any) -> ProcessRun:
         """Return what would run."""
         prepared = await self.prepare(**arguments)

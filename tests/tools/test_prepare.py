@@ -193,7 +193,7 @@ async def test_environment_is_built_from_nothing(place: Bench) -> None:
 
 async def test_shell_text_runs_in_the_operators_bash(place: Bench) -> None:
     """Shell text goes to an absolute bash without profile files, and is only shell text to policy."""
-    prepared = await place.prepare(shell="ls | wc -l")  # noqa: S604 - text, not a flag
+    prepared = await place.shell("ls | wc -l")
     assert prepared.run is not None
     assert prepared.run.program.path == real("/usr/bin/bash")
     assert prepared.run.argv == ("bash", "--noprofile", "--norc", "-c", "ls | wc -l")
@@ -285,7 +285,7 @@ async def test_summary_shows_what_will_run_and_hides_nothing(place: Bench) -> No
 
 async def test_shell_text_is_shown_line_by_line(place: Bench) -> None:
     """Shell text reads as it was written, and lines with hidden characters stand out."""
-    prepared = await place.prepare(shell="echo a\n\techo b\u2028c")  # noqa: S604 - text, not a flag
+    prepared = await place.shell("echo a\n\techo b\u2028c")
     assert "  | echo a\n  $ $'\\x09echo b\\u2028c'" in prepared.subject.summary
 
 
