@@ -1,6 +1,7 @@
 """Approvals over gRPC, and how one is shown. Invariant: what is answered is what was shown, by digest."""
 
 import json
+import shlex
 
 from tyrum.approval.v1.approval_pb2 import (
     Approval,
@@ -52,6 +53,15 @@ def outcome_word(approval: Approval) -> str:
     if not approval.outcome:
         return "pending"
     return enum_word(ApprovalOutcome.Name(approval.outcome), "APPROVAL_OUTCOME_")
+
+
+def call_line(approval: Approval) -> str:
+    """Write on one line what would be called: the resolved program with its arguments."""
+    try:
+        subject = json.loads(approval.subject_json)
+        return shlex.join([subject["program"]["path"], *subject["argv"][1:]])
+    except (ValueError, KeyError, TypeError):
+        return " ".join(approval.summary.split())
 
 
 def show(approval: Approval, *, subject: bool = False) -> None:

@@ -46,7 +46,7 @@ def chat(
     if text is not None:
         code = _turn(session, text)
         if not conversation and session.conversation_id and output is Format.TEXT:
-            note(f"continue: tyrum chat --conversation {session.conversation_id} TEXT")
+            note(f"continue: tyrum chat --conversation {session.conversation_id} TEXT{session.flags}")
         raise typer.Exit(code)
     session.target()
     raise typer.Exit(_prompt(session))
@@ -70,7 +70,7 @@ def _prompt(session: "Session") -> ExitCode:
         except EOFError:
             print()
             if session.conversation_id:
-                note(f"continue: tyrum chat --conversation {session.conversation_id}")
+                note(f"continue: tyrum chat --conversation {session.conversation_id}{session.flags}")
             return ExitCode.OK
         if text and _turn(session, text) is ExitCode.INTERRUPTED:
             return ExitCode.INTERRUPTED

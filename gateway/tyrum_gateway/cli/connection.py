@@ -7,6 +7,7 @@ socket of this machine; every unary call has a deadline; an error keeps what the
 import ipaddress
 import json
 import os
+import shlex
 import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -49,6 +50,8 @@ class Target:
     address: str
     token: str
     state_dir: Path
+    announced: bool = True
+    """Whether the state directory named the address."""
 
     def __repr__(self) -> str:
         """Leave the token out."""
@@ -79,19 +82,27 @@ def find(state_dir: Path | None, address: str | None) -> Target:
     """
     directory = (state_dir or default_state_dir()).absolute()
     found = checked_address(address) if address is not None else _announced(directory)
-    return Target(found, _token(directory), directory)
+    return Target(found, _token(directory), directory, announced=address is None)
 
 
 def not_running(directory: Path) -> Failure:
     """Describe that no gateway answers for a state directory, and how to start one."""
     return Failure(
         f"no gateway runs with state directory `{directory}`",
-        hint=f"start one: tyrum serve{_flag(directory)}",
+        hint=f"start one: tyrum serve{state_dir_option(directory)}",
     )
 
 
-def _flag(directory: Path) -> str:
-    return "" if directory == default_state_dir() else f" --state-dir {directory}"
+def flags(target: Target) -> str:
+    """Return the options under which a suggested command finds the same gateway."""
+    explicit = "" if target.announced else f" --address {target.address}"
+    return state_dir_option(target.state_dir) + explicit
+
+
+def state_dir_option(directory: Path) -> str:
+    """Return ` --state-dir DIR` unless a command finds the directory without it."""
+    known = directory == default_state_dir() or os.environ.get("TYRUM_STATE_DIR") == str(directory)
+    return "" if known else f" --state-dir {shlex.quote(str(directory))}"
 
 
 def checked_address(address: str) -> str:
@@ -157,7 +168,7 @@ def token_problem(path: Path) -> str:
 def _token(directory: Path) -> str:
     path = token_file(directory)
     if problem := token_problem(path):
-        start = f"a gateway writes it at its first start: tyrum serve{_flag(directory)}"
+        start = f"a gateway writes it at its first start: tyrum serve{state_dir_option(directory)}"
         hint = f"chmod 600 {path}" if path.exists() else start
         raise Failure(problem, hint=hint, code=ExitCode.NOT_AUTHORIZED)
     try:
@@ -193,7 +204,7 @@ def describe(error: grpc.aio.AioRpcError, target: Target) -> Failure:
     if error.code() is grpc.StatusCode.UNAVAILABLE:
         return Failure(
             f"no gateway answers at `{target.address}`",
-            hint=f"start one: tyrum serve{_flag(target.state_dir)}",
+            hint=f"start one: tyrum serve{state_dir_option(target.state_dir)}",
         )
     return Failure(f"the call failed: {error.code().name}: {error.details() or 'no details'}")
 

@@ -193,10 +193,11 @@ def _configuration(config: Path | None) -> Iterator[Finding]:
 
 
 async def _gateway(directory: Path) -> list[Finding]:
-    from tyrum_gateway.cli.connection import announcement, find  # noqa: PLC0415 - imports grpc
+    from tyrum_gateway.cli.connection import announcement, find, state_dir_option  # noqa: PLC0415 - imports grpc
 
     if announcement(directory) is None:
-        return [Finding("gateway", Result.WARN, "none runs with this state directory", "tyrum serve")]
+        start = f"tyrum serve{state_dir_option(directory)}"
+        return [Finding("gateway", Result.WARN, "none runs with this state directory", start)]
     try:
         target = find(directory, None)
         return await _running(target)

@@ -3,7 +3,7 @@
 import typer
 
 from tyrum.approval.v1.approval_pb2 import ANSWER_APPROVE, ANSWER_DENY, Approval, ResolveApprovalRequest
-from tyrum_gateway.cli.approval_client import every, get, outcome_word, resolve, show
+from tyrum_gateway.cli.approval_client import call_line, every, get, outcome_word, resolve, show
 from tyrum_gateway.cli.connection import Target, connect, find
 from tyrum_gateway.cli.failure import Failure
 from tyrum_gateway.cli.output import Format, as_json, emit, emit_all, interactive, moment, note, say, table
@@ -21,8 +21,11 @@ async def list_approvals(target: Target, conversation_id: str, output: Format, *
     if output is not Format.TEXT:
         emit_all(found, output)
         return
+    if not found:
+        note("there are no approvals" if resolved else "nothing waits for an approval")
+        return
     rows = [
-        (item.approval_id, outcome_word(item), moment(item.expires_at), shortened(item.summary, _WIDTH))
+        (item.approval_id, outcome_word(item), moment(item.expires_at), shortened(call_line(item), _WIDTH))
         for item in found
     ]
     table(("APPROVAL", "STATE", "EXPIRES", "WHAT"), rows)
@@ -55,7 +58,7 @@ async def approve(target: Target, approval_id: str, digest: str, reason: str, ou
                 if not typer.confirm("Approve exactly this?"):
                     raise Failure("not approved", hint=f"tyrum approvals deny {approval_id}")
             else:
-                note(f"approving {digest}: {shortened(approval.summary, _WIDTH)}")
+                note(f"approving {digest}: {shortened(call_line(approval), _WIDTH)}")
         request = ResolveApprovalRequest(
             approval_id=approval_id, answer=ANSWER_APPROVE, digest=digest, reason=reason
         )

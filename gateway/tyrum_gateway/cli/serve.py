@@ -80,12 +80,11 @@ def _first(group: BaseException) -> BaseException:
 
 
 def _greet(serving: "Serving", directory: Path, config: str) -> None:
-    from tyrum_gateway.cli.connection import default_state_dir  # noqa: PLC0415 - loaded anyway by now
+    from tyrum_gateway.cli.connection import state_dir_option  # noqa: PLC0415 - loads gRPC
 
-    flag = "" if directory == default_state_dir() else f" --state-dir {directory}"
     say(f"tyrum {installed()} serves at {', '.join(serving.addresses)}")
     say(f"  state: {directory}")
     say(f"  configuration: {config}")
     for name, lifecycle in serving.providers.items():
         say(f"  provider {name}: {lifecycle}")
-    say(f"Talk to it: tyrum chat{flag}")
+    say(f"Talk to it: tyrum chat{state_dir_option(directory)}")

@@ -14,7 +14,7 @@ import grpc.aio
 from tyrum.chat.v1.chat_pb2 import SendMessageRequest, SendMessageResponse, WatchRequest, WatchResponse
 from tyrum.chat.v1.event_pb2 import TURN_STATE_COMPLETED, TurnState
 from tyrum_gateway.cli.asking import Desk
-from tyrum_gateway.cli.connection import Gateway, Target, connect, describe, reason_of
+from tyrum_gateway.cli.connection import Gateway, Target, connect, describe, flags, reason_of
 from tyrum_gateway.cli.failure import ExitCode, Failure
 from tyrum_gateway.cli.output import Format, as_json, emit, enum_word, note
 from tyrum_gateway.cli.projection import Answered, Asked, Notice, Piece, Text, TurnView
@@ -33,6 +33,7 @@ class Session:
         self, target: Callable[[], Target], conversation_id: str, output: Format, *, asking: bool
     ) -> None:
         self.target = target
+        self.flags = ""
         self.conversation_id = conversation_id
         self._output = output
         self._asking = asking
@@ -65,6 +66,7 @@ class Session:
         while not self._view.finished:
             try:
                 target = self.target()
+                self.flags = flags(target)
                 async with connect(target) as gateway:
                     try:
                         async for item in self._stream(gateway, request):
@@ -117,9 +119,9 @@ class Session:
             case Asked(approval_id):
                 note(
                     f"waiting for approval {approval_id}; answer it elsewhere:\n"
-                    f"  tyrum approvals show {approval_id}\n"
-                    f"  tyrum approvals approve {approval_id}\n"
-                    f"  tyrum approvals deny {approval_id} --reason TEXT"
+                    f"  tyrum approvals show {approval_id}{self.flags}\n"
+                    f"  tyrum approvals approve {approval_id}{self.flags}\n"
+                    f"  tyrum approvals deny {approval_id} --reason TEXT{self.flags}"
                 )
             case Answered(approval_id) if desk:
                 desk.answered(approval_id)
@@ -169,8 +171,8 @@ class Session:
     def _resume_hint(self) -> str:
         view = self._view
         return (
-            f"follow: tyrum conversations watch {self.conversation_id} --after {view.sequence}\n"
-            f"hint: cancel: tyrum conversations cancel {view.turn_id}"
+            f"follow: tyrum conversations watch {self.conversation_id} --after {view.sequence}{self.flags}\n"
+            f"hint: cancel: tyrum conversations cancel {view.turn_id}{self.flags}"
         )
 
 
