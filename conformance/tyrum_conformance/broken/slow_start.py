@@ -1,11 +1,11 @@
-"""Conforms, three seconds late."""
+"""Conforms, two seconds late."""
 
 import time
 
 from tyrum_conformance.broken._base import GoodProvider
 from tyrum_provider_kit import run
 
-SECONDS = 3.0
+SECONDS = 2.0
 
 
 def main() -> int:

@@ -60,7 +60,10 @@ class Provider(Protocol):
         ...
 
     async def drain(self) -> int:
-        """Stop taking new work and return how many operations outlive their calls and still run."""
+        """Stop taking new work and return how many operations outlive their calls and still run.
+
+        Called any number of times, configured or not, and always before `shutdown`.
+        """
         ...
 
     async def shutdown(self, grace: float) -> None:

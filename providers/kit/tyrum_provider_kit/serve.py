@@ -156,7 +156,8 @@ class _Instance:
         await self._control.begin_drain()
         try:
             async with asyncio.timeout(self._grace + PROVIDER_MARGIN):
-                await self._provider.shutdown(self._grace)
+                await self._provider.drain()
+                await self._provider.shutdown(max(until - loop.time(), 0.0))
         except Exception:  # noqa: BLE001 - the end goes on whatever the author's code does
             _log.exception("the provider's own shutdown failed")
         await self._state.domain_calls.wait_empty(max(until - loop.time(), 0.0))
