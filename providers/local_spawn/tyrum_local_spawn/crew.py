@@ -10,6 +10,7 @@ from typing import Final
 
 from tyrum_local_spawn.failures import Broken
 from tyrum_local_spawn.link import SupervisorLink
+from tyrum_local_spawn.supervision.order import Order
 
 _BOOTSTRAP: Final = (
     "import sys; sys.path.append(sys.argv.pop()); "
@@ -72,8 +73,8 @@ class Crew:
             await asyncio.sleep(_RESTART_SECONDS)
             await self.start()
 
-    async def summon(self) -> SupervisorLink:
-        """Connect to an idle supervisor; it appears as soon as there is one.
+    async def summon(self, order: Order) -> SupervisorLink:
+        """Give an order to an idle supervisor, as soon as there is one; the link tells what comes of it.
 
         Raises:
             Broken: there is no spawner.
@@ -83,13 +84,20 @@ class Crew:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             ours.setblocking(False)  # noqa: FBT003 - the standard library's signature
-            await self._pass_on(self._control, theirs)
-            return await SupervisorLink.open(ours)
+            link = await SupervisorLink.open(ours)
         except BaseException:
             ours.close()
+            theirs.close()
+            raise
+        try:
+            link.give(order)
+            await self._pass_on(self._control, theirs)
+        except BaseException:
+            link.close()
             raise
         finally:
             theirs.close()
+        return link
 
     async def stop(self) -> None:
         """Let the spawner go; supervisors that still have a provider to answer to end by themselves."""

@@ -64,13 +64,16 @@ class SupervisorLink:
         reader, writer = await asyncio.open_unix_connection(sock=channel)
         return cls(reader, writer)
 
-    async def start(self, order: Order) -> Started | NotStarted:
-        """Give the order and return what became of it.
+    def give(self, order: Order) -> None:
+        """Send the order; it waits in the socket until a supervisor takes the other end."""
+        self._send(Kind.START, to_head(order), order.stdin)
+
+    async def outcome(self) -> Started | NotStarted:
+        """Return what became of the order.
 
         Raises:
             SupervisorGone: it ended without a word; whether the command ran is for the records to say.
         """
-        self._send(Kind.START, to_head(order), order.stdin)
         frame = await self._receive()
         match frame.kind:
             case Kind.STARTED:

@@ -257,8 +257,8 @@ class Runs:
         """Find a supervisor and give it the order; None when it ended, or was hung up on, without a word."""
         try:
             async with asyncio.timeout(_START_SECONDS):
-                run.link = await self._crew.summon()
-                return await run.link.start(order)
+                run.link = await self._crew.summon(order)
+                return await run.link.outcome()
         except Broken:
             self._forget(run)
             raise

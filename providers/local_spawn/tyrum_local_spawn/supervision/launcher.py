@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
 from tyrum_local_spawn.supervision import linux
+from tyrum_local_spawn.supervision.descriptors import receive_descriptors
 from tyrum_local_spawn.supervision.order import Order
 from tyrum_local_spawn.supervision.target import Target
 
@@ -176,7 +177,7 @@ def _child(channel: socket.socket, supervisor: int) -> NoReturn:
 
 
 def _receive(channel: socket.socket) -> tuple[Mapping[str, Any], list[int]] | None:
-    data, fds, _, _ = socket.recv_fds(channel, _LENGTH.size, 5, socket.MSG_CMSG_CLOEXEC)
+    data, fds = receive_descriptors(channel, _LENGTH.size, 5)
     if not data:
         return None
     data += channel.recv(_LENGTH.size - len(data), socket.MSG_WAITALL) if len(data) < _LENGTH.size else b""
@@ -187,7 +188,7 @@ def _receive(channel: socket.socket) -> tuple[Mapping[str, Any], list[int]] | No
         if not block:
             return None
         body += block
-    return json.loads(body), list(fds)
+    return json.loads(body), fds
 
 
 def _execute(order: Mapping[str, Any], program: int) -> NoReturn:

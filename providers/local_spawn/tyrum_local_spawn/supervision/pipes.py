@@ -26,17 +26,29 @@ class Wanted:
     limit: int
 
 
+@dataclass(frozen=True, slots=True)
+class PipeEnds:
+    """A pipe whose reading end never blocks."""
+
+    read_fd: int
+    write_fd: int
+
+
+def open_pipe() -> PipeEnds:
+    """Open a large pipe; a small one where the user's limit of pipe memory is reached."""
+    read_fd, write_fd = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(read_fd, False)
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(read_fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+    return PipeEnds(read_fd, write_fd)
+
+
 class OutputPipe:
     """One stream: the pipe's reading end, its spool and its waiting readers."""
 
-    def __init__(self, spool: Spool) -> None:
+    def __init__(self, spool: Spool, ends: PipeEnds) -> None:
         self.spool = spool
-        self.fd, self.write_fd = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self.fd, False)
-        with contextlib.suppress(
-            OSError
-        ):  # the user's limit of pipe memory is reached: a small pipe works too
-            fcntl.fcntl(self.fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        self.fd, self.write_fd = ends.read_fd, ends.write_fd
         self.open = True
         self.waiting: list[Wanted] = []
         self._flush_at: float | None = None

@@ -28,6 +28,7 @@ GIVE_UP_SECONDS: Final = 5.0
 _SWEEP_SECONDS: Final = 0.01
 _FAREWELL_SECONDS: Final = 5.0
 _READ_BYTES: Final = 1024 * 1024
+_RECEIVE_BYTES: Final = 64 * 1024
 
 
 class Run:
@@ -205,7 +206,7 @@ class Run:
             self._flush()
         if events & (select.POLLIN | select.POLLHUP | select.POLLRDHUP | select.POLLERR):
             try:
-                data = self._provider.recv(_READ_BYTES)
+                data = self._provider.recv(_RECEIVE_BYTES)
             except BlockingIOError:
                 return
             except OSError:

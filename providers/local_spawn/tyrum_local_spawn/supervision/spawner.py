@@ -49,6 +49,7 @@ class _Spawner:
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         self._idle: set[int] = set()
         self._busy: set[int] = set()
+        self._boot_id = linux.boot_id()
         self._refill_at = 0.0
         self._failing = False
 
@@ -85,7 +86,7 @@ class _Spawner:
             os.close(self._wakeup_read)
             signal.set_wakeup_fd(-1)
             os.close(self._wakeup_write)
-            supervise(self._control, self._taken_write, self._runs_fd)
+            supervise(self._control, self._taken_write, self._runs_fd, self._boot_id)
         self._idle.add(pid)
 
     def _note_taken(self) -> None:

@@ -14,14 +14,25 @@ import struct
 import sys
 import time
 import traceback
+from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from tyrum_local_spawn.supervision import linux
+from tyrum_local_spawn.supervision.descriptors import receive_descriptors
 from tyrum_local_spawn.supervision.frames import Kind, Splitter, pack
 from tyrum_local_spawn.supervision.launcher import ENTER, EXECUTE, Launcher, LauncherGone, LaunchFailed
-from tyrum_local_spawn.supervision.order import Order, from_head
-from tyrum_local_spawn.supervision.pipes import OutputPipe
-from tyrum_local_spawn.supervision.record import NO_OUTPUT, STREAMS, Cause, ExitRecord, Journal, Refusal
+from tyrum_local_spawn.supervision.order import FileOrder, Order, from_head, to_head
+from tyrum_local_spawn.supervision.pipes import OutputPipe, PipeEnds, open_pipe
+from tyrum_local_spawn.supervision.record import (
+    NO_OUTPUT,
+    STREAMS,
+    Cause,
+    ExitRecord,
+    Journal,
+    Refusal,
+    encode_exit,
+    encode_journal,
+)
 from tyrum_local_spawn.supervision.run import Run
 from tyrum_local_spawn.supervision.spool import Spool
 from tyrum_local_spawn.supervision.target import Refused, Target, open_target
@@ -29,12 +40,12 @@ from tyrum_local_spawn.supervision.workplace import AlreadyBegun, Workplace
 
 _ORDER_SECONDS: Final = 10.0
 _FAREWELL_SECONDS: Final = 5.0
-_READ_BYTES: Final = 1024 * 1024
+_RECEIVE_BYTES: Final = 64 * 1024
 TAKEN: Final = struct.Struct("!i")
 """What a supervisor tells the spawner when it is no longer idle: its process id."""
 
 
-def supervise(control: socket.socket, taken_fd: int, runs_fd: int) -> NoReturn:
+def supervise(control: socket.socket, taken_fd: int, runs_fd: int, boot_id: str) -> NoReturn:
     """Be an idle supervisor until an order comes, then own that run to its end; never returns."""
     code = 1
     try:
@@ -43,8 +54,10 @@ def supervise(control: socket.socket, taken_fd: int, runs_fd: int) -> NoReturn:
         wakeup = _listen_to_signals()
         launcher = Launcher()
         workplace = Workplace(runs_fd)
+        prepared = Prepared(launcher, workplace, tuple(open_pipe() for _ in STREAMS), wakeup, boot_id)
+        _rehearse()
         try:
-            data, fds, _, _ = socket.recv_fds(control, 1, 1, socket.MSG_CMSG_CLOEXEC)
+            data, fds = receive_descriptors(control, 1, 1)
         except ConnectionResetError:
             data, fds = b"", []
         control.close()
@@ -55,7 +68,7 @@ def supervise(control: socket.socket, taken_fd: int, runs_fd: int) -> NoReturn:
         os.write(taken_fd, TAKEN.pack(os.getpid()))
         os.close(taken_fd)
         with socket.socket(fileno=fds[0]) as provider:
-            _Supervisor(provider, launcher, workplace, wakeup).run()
+            _Supervisor(provider, prepared).run()
         code = 0
     except Exception as error:  # noqa: BLE001 - this process has no caller: say where, never what with
         places = traceback.extract_tb(error.__traceback__)
@@ -64,6 +77,34 @@ def supervise(control: socket.socket, taken_fd: int, runs_fd: int) -> NoReturn:
         sys.stderr.flush()
     finally:
         os._exit(code)
+
+
+def _rehearse() -> None:
+    """Go through an order once: the memory it touches is this process's own before the real one comes."""
+    root = os.stat("/")  # noqa: PTH116 - pathlib is not loaded here
+    order = Order(
+        operation_id="",
+        process_id="",
+        spec_digest="",
+        program=FileOrder("/proc/self/exe", ""),
+        argv=("",),
+        env={},
+        workspace="/",
+        device=root.st_dev,
+        inode=root.st_ino,
+        cwd="",
+        stdin=b"",
+        operands=(),
+        wall_time=0,
+        output_bytes=0,
+        kill_grace=0,
+        spool_bytes=0,
+        run_as=None,
+    )
+    for frame in Splitter().feed(pack(Kind.START, to_head(order))):
+        open_target(from_head(frame.head, frame.blob)).close()
+    encode_journal(Journal("", "", "", "", 0, 0, 0, 0))
+    encode_exit(ExitRecord(Cause.LOST, None, None, 0, 0, 0, NO_OUTPUT, NO_OUTPUT, tree_empty=False))
 
 
 def _listen_to_signals() -> int:
@@ -76,16 +117,25 @@ def _listen_to_signals() -> int:
     return read_fd
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What an idle supervisor holds ready, so that an order finds it made."""
+
+    launcher: Launcher
+    workplace: Workplace
+    pipes: tuple[PipeEnds, ...]
+    wakeup: int
+    boot_id: str
+
+
 class _Supervisor:
     """The stages before and after the loop."""
 
-    def __init__(
-        self, provider: socket.socket, launcher: Launcher, workplace: Workplace, wakeup: int
-    ) -> None:
+    def __init__(self, provider: socket.socket, prepared: Prepared) -> None:
         self._provider = provider
-        self._launcher = launcher
-        self._workplace = workplace
-        self._wakeup = wakeup
+        self._prepared = prepared
+        self._launcher = prepared.launcher
+        self._workplace = prepared.workplace
         self._splitter = Splitter()
 
     def run(self) -> None:
@@ -94,7 +144,10 @@ class _Supervisor:
             self._launcher.discard()
             self._workplace.remove()
             return
-        streams = tuple(OutputPipe(Spool(self._workplace.fd, name, order.spool_bytes)) for name in STREAMS)
+        streams = tuple(
+            OutputPipe(Spool(self._workplace.fd, name, order.spool_bytes), ends)
+            for name, ends in zip(STREAMS, self._prepared.pipes, strict=True)
+        )
         recorded = time.time_ns()
         try:
             target = open_target(order)
@@ -112,7 +165,7 @@ class _Supervisor:
         for stream in streams:
             stream.release_write_end()
         target.close()
-        run = Run(order, self._provider, self._splitter, self._launcher, streams, self._wakeup)
+        run = Run(order, self._provider, self._splitter, self._launcher, streams, self._prepared.wakeup)
         run.loop()
         data = self._workplace.conclude(run.record())
         run.farewell(pack(Kind.ENDED, {}, data))
@@ -121,7 +174,7 @@ class _Supervisor:
         self._provider.settimeout(_ORDER_SECONDS)
         while True:
             try:
-                data = self._provider.recv(_READ_BYTES)
+                data = self._provider.recv(_RECEIVE_BYTES)
             except OSError:
                 return None
             if not data:
@@ -145,7 +198,7 @@ class _Supervisor:
                     operation_id=order.operation_id,
                     process_id=order.process_id,
                     spec_digest=order.spec_digest,
-                    boot_id=linux.boot_id(),
+                    boot_id=self._prepared.boot_id,
                     supervisor_pid=os.getpid(),
                     run_uid=os.getuid() if order.run_as is None else order.run_as.uid,
                     spool_bytes=order.spool_bytes,
