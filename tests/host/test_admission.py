@@ -31,6 +31,7 @@ from tyrum_provider_host import (
     StateName,
     StateValue,
     packaged_contracts,
+    proof,
 )
 from tyrum_provider_host.artifact import measure
 
@@ -164,6 +165,24 @@ async def test_secrets_stay_where_they_are_projected(place: Place) -> None:
         assert status.pid is not None
         assert CANARY not in str(environment_of(status.pid)) + arguments_of(status.pid)
         assert repr(leaking.secrets["api_key"]).find(CANARY) == -1
+
+
+async def test_token_stays_secret(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Token and bearer are in no argument, environment or log, even when the provider prints its input."""
+    token = bytes(range(32))
+    monkeypatch.setattr(proof, "new_token", lambda: token)
+    secrets = (proof.encode(token), proof.bearer(token))
+    specs = [own("prints_token", name="printing"), spec("good")]
+    async with ProviderHost(specs, state_dir=place.state, runtime_dir=place.runtime, bounds=FAST) as host:
+        assert await host.wait_settled(SETTLE)
+        pid = admitted(host, "good").pid
+        assert pid is not None
+        printing = host.status("printing")
+        assert printing.lifecycle is Lifecycle.REJECTED
+        assert "stderr: my token is ***" in printing.log
+        for secret in secrets:
+            shown = str(environment_of(pid)) + arguments_of(pid) + repr(host.statuses())
+            assert secret not in shown
 
 
 async def test_noise_disturbs_nothing(place: Place) -> None:

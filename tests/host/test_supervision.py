@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.host.support import (
+    DOUBLES,
     EAGER,
     FAST,
     Place,
@@ -170,6 +171,41 @@ async def test_stopped_process_is_suspended_and_recovers(place: Place) -> None:
         assert await host.wait_until(lambda host: host.status("good").lifecycle is Lifecycle.ADMITTED, 10.0)
         assert host.lease("good") == lease
         assert notices == []
+
+
+async def test_stolen_path_ends_the_instance(place: Place) -> None:
+    """When another process takes over the path of an admitted instance, a new instance gets a new path."""
+    notices: list[ExitNotice] = []
+    host = ProviderHost(
+        [spec("good")],
+        state_dir=place.state,
+        runtime_dir=place.runtime,
+        bounds=FAST,
+        restarts=EAGER,
+        on_exit=notices.append,
+    )
+    async with host:
+        assert await host.wait_settled(SETTLE)
+        first, pid = host.lease("good"), host.status("good").pid
+        assert pid is not None
+        path = environment_of(pid)["TYRUM_PROVIDER_SOCKET"]
+        thief = await asyncio.create_subprocess_exec(
+            sys.executable,
+            str(DOUBLES / "thief.py"),
+            path,
+            stdin=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert await host.wait_until(
+            lambda host: "another process listens" in host.status("good").reason, SETTLE
+        )
+        assert f"pid {thief.pid}" in host.status("good").reason
+        assert await host.wait_until(lambda host: host.status("good").lifecycle is Lifecycle.ADMITTED, SETTLE)
+        assert host.lease("good").instance_id != first.instance_id
+        assert [notice.instance_id for notice in notices] == [first.instance_id]
+        assert thief.stdin is not None
+        thief.stdin.close()
+        await thief.wait()
 
 
 async def test_unready_provider_is_suspended_at_once(place: Place) -> None:

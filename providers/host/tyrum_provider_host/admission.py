@@ -293,6 +293,25 @@ async def _own_connection(host: HostFacts, record: AdmissionRecord, instance: In
         )
 
 
+async def verify_listener(host: HostFacts, instance: Instance) -> None:
+    """Check again who listens on the socket, for new connections and for the open one.
+
+    Raises:
+        Rejected: another process took the path over.
+    """
+
+    def peers() -> tuple[Peer, ...]:
+        path = instance.directory.socket
+        try:
+            listener = try_connect(path)
+        except OSError:
+            listener = None
+        return (*open_connections(path), *(() if listener is None else (listener,)))
+
+    for peer in await asyncio.to_thread(peers):
+        _require_peer(peer, host, instance)
+
+
 def _require_peer(peer: Peer, host: HostFacts, instance: Instance) -> None:
     leader = instance.process.pid
     if not belongs_to(peer, leader=leader, uid=host.uid):
@@ -302,6 +321,7 @@ def _require_peer(peer: Peer, host: HostFacts, instance: Instance) -> None:
             expected=f"uid {host.uid}, pid {leader} or one in its session",
             found=str(peer),
             action=f"{OPERATOR}: find out what that process is; {AUTHOR}: listen in the started process",
+            transient=True,
         )
 
 

@@ -24,6 +24,7 @@ from tyrum_provider_host.admission import (
     check_health,
     launch,
     measure_artifact,
+    verify_listener,
 )
 from tyrum_provider_host.control_client import ContractViolation
 from tyrum_provider_host.errors import CallError, ProviderUnavailable
@@ -236,7 +237,11 @@ class Supervisor:
         self._follow_states(record)
 
     async def _watch(self, record: AdmissionRecord) -> Exit | None:
-        """Check health until the instance ends or the host stops; return how it ended, None at a stop."""
+        """Check health until the instance ends or the host stops; return how it ended, None at a stop.
+
+        Raises:
+            Rejected: another process took over the instance's socket.
+        """
         instance = self._instance
         assert instance is not None
         if not self._stopping.is_set():
@@ -253,6 +258,7 @@ class Supervisor:
         bounds = self._host.bounds
         while True:
             await asyncio.sleep(bounds.health_interval)
+            await verify_listener(self._host, instance)
             probe = None
             try:
                 async with asyncio.timeout(bounds.health):
@@ -344,7 +350,7 @@ class Supervisor:
                     self._become(Lifecycle.STOPPED, "draining")
                     await self._ask_to_end(record, instance)
                 await self._end_group(instance)
-            self._gone(record, await instance.process.wait(), expected=True)
+            self._gone(record, await instance.process.wait(), expected=self._stopping.is_set())
         finally:
             instance.process.signal_group(signal.SIGKILL)
             self._instance = None
