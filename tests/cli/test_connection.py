@@ -35,7 +35,7 @@ def test_an_explicit_address_and_token_file_win(state: Path, monkeypatch: pytest
     other.write_text("other")
     other.chmod(0o600)
     monkeypatch.setenv("TYRUM_TOKEN_FILE", str(other))
-    assert find(state, "127.0.0.1:7460") == Target("127.0.0.1:7460", "other", state)
+    assert find(state, "127.0.0.1:7460") == Target("127.0.0.1:7460", "other", state, announced=False)
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644])

@@ -74,6 +74,13 @@ def from_error(error: TyrumError) -> Failure:
     return Failure(error.public, hint=_HINTS.get(row.reason, ""), code=ExitCode(row.exit_code))
 
 
+def first_of(error: BaseException) -> BaseException:
+    """Return the first error of a group that may hold groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
 def report(failure: Failure) -> None:
     """Print `error:` and `hint:` lines to stderr."""
     print(f"error: {visible(failure.message)}", file=sys.stderr)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tyrum_gateway.cli.failure import ExitCode, Failure, from_error
+from tyrum_gateway.cli.failure import ExitCode, Failure, first_of, from_error
 from tyrum_gateway.cli.options import StateDir, sub_app
 from tyrum_gateway.cli.output import note, say
 from tyrum_gateway.cli.version import installed
@@ -56,7 +56,7 @@ def serve(
     except (TyrumError, OSError) as error:
         raise _told(error) from error
     except BaseExceptionGroup as group:
-        raise _told(_first(group)) from group
+        raise _told(first_of(group)) from group
 
 
 def config_invalid(count: int, path: Path) -> Failure:
@@ -70,13 +70,6 @@ def _told(error: BaseException) -> BaseException:
     if isinstance(error, TyrumError):
         return from_error(error)
     return Failure(f"cannot serve: {error}") if isinstance(error, OSError) else error
-
-
-def _first(group: BaseException) -> BaseException:
-    """Return the first error of a group that may hold groups."""
-    while isinstance(group, BaseExceptionGroup):
-        group = group.exceptions[0]
-    return group
 
 
 def _greet(serving: "Serving", directory: Path, config: str) -> None:

@@ -15,7 +15,7 @@ from tyrum.chat.v1.chat_pb2 import SendMessageRequest, SendMessageResponse, Watc
 from tyrum.chat.v1.event_pb2 import TURN_STATE_COMPLETED, TurnState
 from tyrum_gateway.cli.asking import Desk
 from tyrum_gateway.cli.connection import Gateway, Target, connect, describe, flags, reason_of
-from tyrum_gateway.cli.failure import ExitCode, Failure
+from tyrum_gateway.cli.failure import ExitCode, Failure, first_of
 from tyrum_gateway.cli.output import Format, as_json, emit, enum_word, note
 from tyrum_gateway.cli.projection import Answered, Asked, Notice, Piece, Text, TurnView
 from tyrum_gateway.cli.screen import Screen
@@ -52,12 +52,17 @@ class Session:
         request = SendMessageRequest(
             conversation_id=self.conversation_id, request_id=f"cli-{uuid.uuid4()}", text=text
         )
-        async with asyncio.TaskGroup() as group:
-            desk = Desk(self.target, self._screen) if self._asking else None
-            asker = group.create_task(desk.run()) if desk else None
-            await self._follow(request, desk)
-            if asker:
+        if not self._asking:
+            await self._follow(request, None)
+            return self._end()
+        desk = Desk(self.target, self._screen)
+        try:
+            async with asyncio.TaskGroup() as group:
+                asker = group.create_task(desk.run())
+                await self._follow(request, desk)
                 asker.cancel()
+        except ExceptionGroup as errors:
+            raise first_of(errors) from errors
         return self._end()
 
     async def _follow(self, request: SendMessageRequest, desk: Desk | None) -> None:

@@ -1,0 +1,107 @@
+"""`tyrum chat` on a terminal: it asks right there, and leaving never cancels."""
+
+import re
+
+from tests.support.gateway import TYRUM, RunningGateway, client_environment
+from tests.support.terminal import on_terminal
+
+
+def terminal_environment(gateway: RunningGateway) -> dict[str, str]:
+    """Return a terminal's environment without colours."""
+    return client_environment(gateway.state_dir) | {"TERM": "xterm", "NO_COLOR": "1"}
+
+
+def test_an_approval_is_asked_with_digest_and_approved(gateway: RunningGateway) -> None:
+    """The question shows what would run and under which digest; `y` lets exactly that run."""
+    with on_terminal([str(TYRUM), "chat", "/run uname -s"], terminal_environment(gateway)) as terminal:
+        question = terminal.wait_for("Approve exactly this? [y/n] ")
+        assert "/usr/bin/uname" in question
+        assert re.search(r"digest: +sha256:[0-9a-f]{64}", question)
+        terminal.type("maybe\n")
+        terminal.wait_for("Approve exactly this? [y/n] ")
+        terminal.type("y\n")
+        terminal.wait_for("[process.run approved] by operator")
+        assert terminal.end() == 0
+        assert "> Linux" in terminal.screen
+
+
+def test_a_denial_asks_for_the_reason_and_ends_with_5(gateway: RunningGateway) -> None:
+    """`n` asks why, the agent's answer quotes it, and the exit code says that an approval was refused."""
+    with on_terminal([str(TYRUM), "chat", "/run touch x"], terminal_environment(gateway)) as terminal:
+        terminal.wait_for("Approve exactly this? [y/n] ")
+        terminal.type("n\n")
+        terminal.wait_for("Reason, told to the agent")
+        terminal.type("too risky\n")
+        assert terminal.end() == 5
+        assert "denied by operator: too risky" in terminal.screen
+
+
+def test_what_was_typed_before_the_question_does_not_answer_it(gateway: RunningGateway) -> None:
+    """Type-ahead never approves: the question waits for an answer given after it was shown."""
+    with on_terminal([str(TYRUM), "chat", "/run uname -r"], terminal_environment(gateway)) as terminal:
+        terminal.type("y\ny\n")
+        terminal.wait_for("Approve exactly this? [y/n] ")
+        terminal.type("n\n")
+        terminal.wait_for("Reason, told to the agent")
+        terminal.type("\n")
+        assert terminal.end() == 5
+
+
+def test_an_answer_from_elsewhere_ends_the_question(gateway: RunningGateway) -> None:
+    """The open question yields when somebody else answers, and the turn goes on."""
+    with on_terminal([str(TYRUM), "chat", "/run uname -s"], terminal_environment(gateway)) as terminal:
+        question = terminal.wait_for("Approve exactly this? [y/n] ")
+        found = re.search(r"appr_\w{26}", question)
+        assert found
+        assert gateway.tyrum("approvals", "approve", found[0]).returncode == 0
+        assert terminal.end() == 0
+        assert "> Linux" in terminal.screen
+
+
+def test_ctrl_c_detaches_and_the_turn_goes_on(gateway: RunningGateway) -> None:
+    """Leaving exits with 130 and names the commands to follow and to cancel; the turn still waits."""
+    with on_terminal([str(TYRUM), "chat", "/run uname -s"], terminal_environment(gateway)) as terminal:
+        terminal.wait_for("Approve exactly this? [y/n] ")
+        terminal.interrupt()
+        assert terminal.end() == 130
+        hint = re.search(r"tyrum conversations cancel (turn_\w+)", terminal.screen)
+        assert hint
+        assert re.search(r"tyrum conversations watch conv_\w+ --after \d+", terminal.screen)
+    assert gateway.tyrum("conversations", "cancel", hint[1]).stdout.endswith(" cancelled\n")
+
+
+def test_a_prompt_holds_a_conversation(gateway: RunningGateway) -> None:
+    """Without TEXT messages are read at a prompt, all in one conversation; Ctrl-D ends with 0."""
+    with on_terminal([str(TYRUM), "chat"], terminal_environment(gateway)) as terminal:
+        terminal.wait_for("> ")
+        terminal.type("hello\n")
+        terminal.wait_for("offline model")
+        terminal.wait_for("> ")
+        terminal.type("/run printf again\n")
+        terminal.wait_for("> again")
+        terminal.wait_for("> ")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+        conversation = re.search(r"--conversation (conv_\w+)", terminal.screen)
+        assert conversation
+    shown = gateway.tyrum("conversations", "show", conversation[1]).stdout
+    assert "> hello" in shown
+    assert "> /run printf again" in shown
+
+
+def test_approve_on_a_terminal_shows_and_confirms(gateway: RunningGateway) -> None:
+    """`approvals approve` without a digest asks first; anything but yes approves nothing."""
+    with on_terminal([str(TYRUM), "chat", "/run uname -s"], terminal_environment(gateway)) as chat:
+        question = chat.wait_for("Approve exactly this? [y/n] ")
+        found = re.search(r"appr_\w{26}", question)
+        assert found
+        command = [str(TYRUM), "approvals", "approve", found[0]]
+        with on_terminal(command, terminal_environment(gateway)) as terminal:
+            assert '"argv"' in terminal.wait_for("Approve exactly this?")
+            terminal.type("\n")
+            assert terminal.end() == 1
+        with on_terminal(command, terminal_environment(gateway)) as terminal:
+            terminal.wait_for("Approve exactly this?")
+            terminal.type("y\n")
+            assert terminal.end() == 0
+        assert chat.end() == 0

@@ -1,0 +1,73 @@
+"""A pseudo terminal with a program in it, driven like a person would: read what is there, then type."""
+
+import contextlib
+import os
+import pty
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+_SECONDS = 20.0
+
+
+class Terminal:
+    """A program on a terminal; `screen` is everything that it has written."""
+
+    def __init__(self, process: subprocess.Popen[bytes], descriptor: int) -> None:
+        self._process = process
+        self._descriptor = descriptor
+        self._seen = 0
+        self.screen = ""
+
+    def wait_for(self, text: str) -> str:
+        """Read until `text` has appeared after what was waited for before; return what came with it."""
+        deadline = time.monotonic() + _SECONDS
+        while (at := self.screen.find(text, self._seen)) < 0:
+            if not self._read(deadline):
+                raise AssertionError(f"`{text}` did not appear on\n{self.screen}")
+        before, self._seen = self._seen, at + len(text)
+        return self.screen[before : self._seen]
+
+    def type(self, text: str) -> None:
+        """Type text."""
+        os.write(self._descriptor, text.encode())
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C."""
+        self._process.send_signal(signal.SIGINT)
+
+    def end(self) -> int:
+        """Read until the program ends; return its exit code."""
+        deadline = time.monotonic() + _SECONDS
+        while self._read(deadline):
+            pass
+        return self._process.wait(_SECONDS)
+
+    def _read(self, deadline: float) -> bool:
+        ready, _, _ = select.select([self._descriptor], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            return False
+        try:
+            data = os.read(self._descriptor, 65536)
+        except OSError:  # the other side is closed
+            return False
+        self.screen += data.decode(errors="replace").replace("\r\n", "\n")
+        return bool(data)
+
+
+@contextlib.contextmanager
+def on_terminal(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[Terminal]:
+    """Run a program on a terminal of its own; it is gone when the block is left."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=dict(environment), start_new_session=True
+    )
+    os.close(theirs)
+    try:
+        yield Terminal(process, ours)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
