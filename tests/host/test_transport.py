@@ -1,0 +1,142 @@
+"""Traps of gRPC over UNIX sockets and of process identity that the host must not fall into."""
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc import aio
+
+from tests.host.support import Place, eventually
+from tyrum_provider_host import OutcomeUnknown, ProviderUnavailable
+from tyrum_provider_host.channel_client import ProviderChannel
+from tyrum_provider_host.launch import create_directory, prepare_runtime_directory, sweep
+
+EMPTY_SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+METHOD = "/test.Service/Method"
+
+
+@contextlib.asynccontextmanager
+async def listening(place: Place) -> AsyncIterator[tuple[Path, bytearray]]:
+    """Listen as an HTTP/2 peer that sends its settings and records what it receives."""
+    place.runtime.mkdir(parents=True)
+    path, received = place.runtime / "p.sock", bytearray()
+    connections: set[asyncio.StreamWriter] = set()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.add(writer)
+        writer.write(EMPTY_SETTINGS)
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65536):
+                received.extend(data)
+
+    server = await asyncio.start_unix_server(serve, path)
+    try:
+        yield path, received
+    finally:
+        server.close()
+        for writer in connections:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+        await server.wait_closed()
+
+
+async def call(channel: ProviderChannel, timeout: float = 5.0) -> bytes:
+    """Call the test method."""
+    method: aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.channel.unary_unary(METHOD)
+    return await channel.unary(method, b"", name="Method", domain="test", timeout=timeout)
+
+
+async def test_authority_is_localhost_and_bearer_waits_for_the_proof(place: Place) -> None:
+    """The path is never sent as authority, and no credential is sent before `authenticate`."""
+    async with listening(place) as (path, received):
+        channel = ProviderChannel("good", path)
+        before = asyncio.create_task(call(channel))
+        await eventually(lambda: b"Method" in received)
+        assert b"localhost" in received
+        assert b"authorization" not in received
+        assert b"p.sock" not in received
+        channel.authenticate("the-bearer")
+        after = asyncio.create_task(call(channel))
+        await eventually(lambda: b"the-bearer" in received)
+        assert received.count(b"authorization") == 1
+
+        closing = asyncio.get_running_loop().time()
+        await channel.close("the instance has ended")
+        for task in (before, after):
+            with pytest.raises(OutcomeUnknown, match="the instance has ended"):
+                await task
+        with pytest.raises(ProviderUnavailable, match="the instance has ended"):
+            await call(channel)
+        assert asyncio.get_running_loop().time() - closing < 1.0
+
+
+async def test_oversized_answers_are_refused(place: Place) -> None:
+    """An answer above 4 MiB fails its call and leaves the outcome unknown."""
+    place.runtime.mkdir(parents=True)
+    path = place.runtime / "p.sock"
+
+    async def huge(request: bytes, context: object) -> bytes:
+        return b"x" * (4 * 1024 * 1024 + 64)
+
+    server = aio.server()
+    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+        "Method": grpc.unary_unary_rpc_method_handler(huge)
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Service", handlers),))
+    server.add_insecure_port(f"unix:{path}")
+    await server.start()
+    channel = ProviderChannel("good", path)
+    with pytest.raises(OutcomeUnknown, match="RESOURCE_EXHAUSTED"):
+        await call(channel)
+    await channel.close("done")
+    await server.stop(None)
+
+
+async def test_a_dead_path_fails_at_once(place: Place) -> None:
+    """A call to a path where nobody listens fails long before its deadline."""
+    channel = ProviderChannel("good", place.runtime / "p.sock")
+    begun = asyncio.get_running_loop().time()
+    with pytest.raises(OutcomeUnknown, match="UNAVAILABLE"):
+        await call(channel, timeout=30.0)
+    assert asyncio.get_running_loop().time() - begun < 5.0
+    await channel.close("done")
+
+
+def test_fork_support_is_off_before_grpc_loads() -> None:
+    """Importing the host turns gRPC's fork handlers off, when the environment does not say so."""
+    code = "import os, tyrum_provider_host; print(os.environ['GRPC_ENABLE_FORK_SUPPORT'])"
+    environment = {name: value for name, value in os.environ.items() if name != "GRPC_ENABLE_FORK_SUPPORT"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=30
+    )
+    assert done.stdout == "0\n"
+
+
+@pytest.mark.parametrize("change", [{"started": 1}, {"boot": "another boot"}, {"pid": 2**22 - 1}])
+def test_a_recycled_pid_is_not_an_owner(place: Place, change: dict[str, object]) -> None:
+    """A directory is swept when its owner's pid, start time or boot differs, and kept when none does."""
+    prepare_runtime_directory(place.runtime)
+    kept, gone = create_directory(place.runtime), create_directory(place.runtime)
+    marker = gone.path / ".host"
+    marker.write_text(json.dumps(json.loads(marker.read_text("ascii")) | change), "ascii")
+    assert sweep(place.runtime) == (gone.path,)
+    assert kept.path.is_dir()
+
+
+def test_sweeping_follows_no_links(place: Place) -> None:
+    """A link in the runtime directory is left alone, and so is what it points to."""
+    prepare_runtime_directory(place.runtime)
+    outside = place.runtime.parent / "outside"
+    outside.mkdir()
+    (outside / ".host").write_text('{"pid": 1, "started": 1, "boot": "x"}', "ascii")
+    (place.runtime / "deadbeef").symlink_to(outside)
+    assert sweep(place.runtime) == ()
+    assert (outside / ".host").exists()
