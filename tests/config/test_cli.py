@@ -86,16 +86,34 @@ def test_show_refuses_a_bad_file(run: Run, tmp_path: Path) -> None:
     assert "models: required key is missing" in out
 
 
+def test_probe_admits_the_quickstart(run: Run) -> None:
+    """`--probe` starts the quickstart's provider, sees it admitted, and stops it again."""
+    code, out, err = run("validate", "--probe", "--output", "json")
+    assert (code, err) == (0, "")
+    (provider,) = json.loads(out)["providers"]
+    assert (provider["name"], provider["admitted"], provider["reason"]) == ("local", True, "")
+
+
 def test_probe_names_the_refusal(run: Run, tmp_path: Path) -> None:
-    """`--probe` starts the providers; one that is not admitted is named with the reason, exit code 6."""
+    """A provider that `--probe` finds not admitted is a problem at its key, with the reason; exit code 6."""
     path = write(tmp_path, QUICKSTART.replace("[tyrum-provider-local-spawn]", "[/bin/false]"))
-    code, out, err = run("validate", path, "--probe", "--output", "json")
+    line = QUICKSTART.splitlines().index("  local:") + 1
+    code, out, err = run("validate", path, "--probe")
     assert (code, err) == (6, "error: not admitted: local\n")
+    assert out.startswith(f"{path}:{line}:3: providers.local: refused at listen: ")
+
+
+def test_probe_finds_a_setting_the_provider_does_not_know(run: Run, tmp_path: Path) -> None:
+    """The provider's own settings are checked against the schema that it declares."""
+    path = write(
+        tmp_path, QUICKSTART.replace("run_as: gateway_user", "run_as: gateway_user\n      run_az: x")
+    )
+    code, out, _ = run("validate", path, "--probe", "--output", "json")
+    assert code == 6
     result = json.loads(out)
-    assert result["valid"] is True
-    (provider,) = result["providers"]
-    assert (provider["name"], provider["admitted"]) == ("local", False)
-    assert provider["reason"]
+    assert [problem["code"] for problem in result["problems"]] == ["not_admitted"]
+    assert "run_az" in result["problems"][0]["message"]
+    assert result["providers"][0]["admitted"] is False
 
 
 def test_probe_does_not_start_what_a_bad_file_names(run: Run, tmp_path: Path) -> None:

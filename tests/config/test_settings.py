@@ -142,6 +142,7 @@ def test_rules_become_the_domains_rules(tmp_path: Path) -> None:
     assert allow.argv == (Literal("commit"), Prefix("--author="), AnyArgument())
     assert (allow.rest, allow.cwd, allow.program, allow.stdin) == (True, "sub", "/usr/bin/git", True)
     assert (allow.env, allow.secrets) == (frozenset({"LC_ALL"}), frozenset({"TOKEN"}))
+    assert (deny.stdin, deny.rest, deny.env) == (False, False, frozenset())
     assert (deny.decision, deny.effect, deny.argv, deny.author) == (
         Decision.DENY,
         Effect.STATE_CHANGING,

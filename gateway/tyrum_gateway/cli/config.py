@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,7 @@ import typer
 from tyrum_gateway.cli.failure import ExitCode, Failure
 from tyrum_gateway.cli.options import Output, sub_app
 from tyrum_gateway.cli.output import Format, emit, say
-from tyrum_gateway.config import ConfigProblems, check_file, load_settings, locate
+from tyrum_gateway.config import ConfigProblems, Problem, check_file, load_settings, locate
 from tyrum_gateway.config.schema import json_schema
 from tyrum_gateway.config.show import Effective, effective
 
@@ -47,21 +48,18 @@ def validate(
     try:
         check_file(path, environment=os.environ)
     except ConfigProblems as problems:
-        raise _told(problems, output) from None
-    statuses = _probe(path) if probe else ()
-    if output is Format.JSON:
-        providers = {"providers": [_status_json(status) for status in statuses]} if probe else {}
-        emit({"valid": True, "problems": []} | providers, output)
-    elif output is Format.JSONL:
-        for status in statuses:
-            emit(_status_json(status), output)
-    else:
+        raise _told(problems.problems, output) from None
+    statuses, refused = _probe(path) if probe else ((), [])
+    if refused:
+        _tell(refused, output, statuses)
+        names = ", ".join(str(problem.path[-1]) for problem in refused)
+        raise Failure(f"not admitted: {names}", code=ExitCode.PROVIDER_UNAVAILABLE)
+    if output is Format.TEXT:
         say(f"{path}: valid")
         for status in statuses:
-            say(f"{status.name}: {status.lifecycle}" + (f": {status.reason}" if status.reason else ""))
-    refused = [status.name for status in statuses if not _is_admitted(status)]
-    if refused:
-        raise Failure(f"not admitted: {', '.join(refused)}", code=ExitCode.PROVIDER_UNAVAILABLE)
+            say(f"{status.name}: {status.lifecycle}")
+    else:
+        _tell((), output, statuses if probe else None)
 
 
 @config_app.command()
@@ -76,7 +74,7 @@ def show(file: File = None, output: Output = Format.TEXT) -> None:
     try:
         checked = check_file(locate(config_file=file).config_file, environment=os.environ)
     except ConfigProblems as problems:
-        raise _told(problems, output) from None
+        raise _told(problems.problems, output) from None
     settings = list(effective(checked.content))
     if output is Format.JSON:
         emit([setting.as_json() for setting in settings], output)
@@ -94,39 +92,53 @@ def _line(setting: Effective) -> str:
     return f"{fields['path']} = {value}  ({fields['origin']})"
 
 
-def _told(problems: ConfigProblems, output: Format) -> Failure:
+def _told(problems: Sequence[Problem], output: Format) -> Failure:
     """Print the problems and return the failure that ends the command."""
-    found = problems.problems
-    if output is Format.JSON:
-        emit({"valid": False, "problems": [problem.as_json() for problem in found]}, output)
-    for problem in found if output is not Format.JSON else ():
-        if output is Format.JSONL:
-            emit(problem.as_json(), output)
-        else:
-            say(str(problem))
-    count = f"{len(found)} problem{'' if len(found) == 1 else 's'} in the configuration"
+    _tell(problems, output)
+    count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'} in the configuration"
     return Failure(count, code=ExitCode.CONFIG_INVALID)
 
 
-def _probe(path: Path) -> "tuple[ProviderStatus, ...]":
-    from tyrum_gateway.config.probe import probe  # noqa: PLC0415 - loads gRPC
+def _tell(
+    problems: Sequence[Problem], output: Format, statuses: "Sequence[ProviderStatus] | None" = None
+) -> None:
+    match output:
+        case Format.TEXT:
+            for problem in problems:
+                say(str(problem))
+        case Format.JSONL:
+            for problem in problems:
+                emit(problem.as_json(), output)
+        case Format.JSON:
+            told: dict[str, object] = {
+                "valid": not problems,
+                "problems": [problem.as_json() for problem in problems],
+            }
+            if statuses is not None:
+                told["providers"] = [_status_json(status) for status in statuses]
+            emit(told, output)
+
+
+def _probe(path: Path) -> "tuple[Sequence[ProviderStatus], Sequence[Problem]]":
+    from tyrum_gateway.config.probe import probe, refusals  # noqa: PLC0415 - loads gRPC
+    from tyrum_provider_host import HostSetupError  # noqa: PLC0415 - the same
 
     # What the host would log is what the command prints.
     logging.getLogger("tyrum_provider_host").addHandler(logging.NullHandler())
     with tempfile.TemporaryDirectory(prefix="tyrum-probe-") as directory:
         settings = load_settings(path, environment=os.environ, state_dir=Path(directory))
-        return asyncio.run(probe(settings))
-
-
-def _is_admitted(status: "ProviderStatus") -> bool:
-    return status.lifecycle.value == "admitted"
+        try:
+            statuses = asyncio.run(probe(settings))
+        except HostSetupError as error:
+            raise Failure(str(error), code=ExitCode.PROVIDER_UNAVAILABLE) from None
+    return statuses, refusals(settings, statuses)
 
 
 def _status_json(status: "ProviderStatus") -> dict[str, object]:
     return {
         "name": status.name,
         "kind": status.kind,
-        "admitted": _is_admitted(status),
+        "admitted": status.lifecycle.value == "admitted",
         "lifecycle": status.lifecycle.value,
         "reason": status.reason,
         "stages": [

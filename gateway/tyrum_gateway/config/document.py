@@ -137,7 +137,6 @@ def read_document(content: bytes, file: str) -> Document:
     except UnicodeDecodeError as error:
         before = content[: error.start].decode()
         return _refused(file, _place_after(before), "encoding", "the file is not valid UTF-8 here")
-    text = text.removeprefix("\ufeff")
     if unprintable := _UNPRINTABLE.search(text):
         place = _place_after(text[: unprintable.start()])
         return _refused(file, place, "encoding", f"control character U+{ord(unprintable[0]):04X}")

@@ -1,6 +1,6 @@
 """Loads a configuration file into checked settings, or says everything that is wrong with it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping as AbstractMapping
 from dataclasses import dataclass
 from importlib import resources
 from itertools import islice
@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from tyrum_gateway.config import model
 from tyrum_gateway.config.checks import Surroundings, check, find_program
-from tyrum_gateway.config.document import MAX_BYTES, plain, read_document
+from tyrum_gateway.config.document import MAX_BYTES, Mapping, Node, plain, read_document
 from tyrum_gateway.config.explain import explain
 from tyrum_gateway.config.policy import to_bundle
-from tyrum_gateway.config.problems import MOST_OF_A_SORT, START, ConfigProblems, Problem
+from tyrum_gateway.config.problems import MOST_OF_A_SORT, START, ConfigProblems, Place, Problem
 from tyrum_gateway.config.quantities import parse_duration, parse_size
 from tyrum_gateway.config.regular_file import read_regular_file
 from tyrum_gateway.config.secrets import SecretReference
@@ -47,7 +47,7 @@ def quickstart_path() -> Path:
     return Path(str(resources.files("tyrum_gateway.config") / "quickstart.yaml"))
 
 
-def load_settings(path: Path, *, environment: Mapping[str, str], state_dir: Path) -> Settings:
+def load_settings(path: Path, *, environment: AbstractMapping[str, str], state_dir: Path) -> Settings:
     """Read, check and convert a configuration file.
 
     Secrets are looked up once to see that they exist, and left as references.
@@ -58,7 +58,7 @@ def load_settings(path: Path, *, environment: Mapping[str, str], state_dir: Path
     return _settings(check_file(path, environment=environment), environment, state_dir)
 
 
-def check_file(path: Path, *, environment: Mapping[str, str]) -> CheckedFile:
+def check_file(path: Path, *, environment: AbstractMapping[str, str]) -> CheckedFile:
     """Read and check a configuration file without binding it to a state directory.
 
     Raises:
@@ -82,6 +82,21 @@ def check_file(path: Path, *, environment: Mapping[str, str]) -> CheckedFile:
     return CheckedFile(path, around.directory, content)
 
 
+def place_of(path: Path, *keys: str) -> Place:
+    """Return where a key of a file stands; the beginning when it does not, or no longer does.
+
+    Raises:
+        ConfigProblems: the file cannot be read.
+    """
+    place: Place = START
+    node: Node | None = read_document(_read(path), str(path)).root
+    for key in keys:
+        if not isinstance(node, Mapping) or key not in node.entries:
+            return START
+        place, node = node.entries[key].place, node.entries[key].value
+    return place
+
+
 def _read(path: Path) -> bytes:
     def refuse(message: str) -> ConfigProblems:
         return ConfigProblems([Problem(str(path), START, (), "unreadable", message)])
@@ -94,7 +109,7 @@ def _read(path: Path) -> bytes:
         raise refuse("the file's name holds a NUL character") from None
 
 
-def _settings(checked: CheckedFile, environment: Mapping[str, str], state_dir: Path) -> Settings:
+def _settings(checked: CheckedFile, environment: AbstractMapping[str, str], state_dir: Path) -> Settings:
     content = checked.content
     agent = content.agents.default
     limits = content.limits
@@ -155,7 +170,7 @@ def _model(item: model.Model, directory: Path) -> ModelSettings:
             assert_never(item)
 
 
-def _provider(name: str, item: model.Provider, environment: Mapping[str, str]) -> ProviderSettings:
+def _provider(name: str, item: model.Provider, environment: AbstractMapping[str, str]) -> ProviderSettings:
     program, *arguments = item.command
     return ProviderSettings(
         name=name,

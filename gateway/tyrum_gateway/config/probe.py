@@ -1,5 +1,9 @@
 """Starts the configured providers once, to see whether each is admitted; nothing binds to them."""
 
+from collections.abc import Iterable
+
+from tyrum_gateway.config.load import place_of
+from tyrum_gateway.config.problems import Problem
 from tyrum_gateway.config.providers import provider_specs
 from tyrum_gateway.config.settings import Settings
 from tyrum_provider_host import Lifecycle, ProviderHost, ProviderStatus
@@ -8,6 +12,21 @@ _SETTLING = 60.0
 """Seconds after the longest start that handshake, configuration, probe and health may take."""
 
 _ENDED = frozenset({Lifecycle.ADMITTED, Lifecycle.REJECTED, Lifecycle.QUARANTINED, Lifecycle.BACKING_OFF})
+
+
+def refusals(settings: Settings, statuses: Iterable[ProviderStatus]) -> list[Problem]:
+    """Describe every provider that was not admitted as a problem at its key in the file."""
+    return [
+        Problem(
+            str(settings.source),
+            place_of(settings.source, "providers", status.name),
+            ("providers", status.name),
+            "not_admitted",
+            status.reason or f"not admitted in time, still {status.lifecycle}",
+        )
+        for status in statuses
+        if status.lifecycle is not Lifecycle.ADMITTED
+    ]
 
 
 async def probe(settings: Settings) -> tuple[ProviderStatus, ...]:
