@@ -55,6 +55,17 @@ def test_damaged_json_is_refused(text: str) -> None:
         decode("turn_finished", text, "")
 
 
+async def test_an_unknown_state_in_the_database_is_refused(store: SqliteStore, database: Path) -> None:
+    """A turn in a state that this gateway does not know is refused by name when it is read."""
+    turn = (await store.accept(message())).turn
+    other = sqlite3.connect(database)
+    other.execute("UPDATE turns SET state = 'dreaming'")
+    other.commit()
+    other.close()
+    with pytest.raises(StateUnusable, match="dreaming"):
+        await store.turn(turn.turn_id)
+
+
 async def test_an_unknown_kind_in_the_database_is_refused(store: SqliteStore, database: Path) -> None:
     """An event that a later gateway wrote is refused by name when it is read."""
     accepted = await store.accept(message())

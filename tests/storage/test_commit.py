@@ -1,6 +1,7 @@
 """Commits: whole or not at all, compared, in order, appended only."""
 
 import asyncio
+import functools
 import random
 import sqlite3
 from dataclasses import replace
@@ -27,7 +28,7 @@ from tyrum_gateway.domain import transcript
 from tyrum_gateway.domain.approval import Outcome
 from tyrum_gateway.domain.checkpoint import Checkpoint
 from tyrum_gateway.domain.commit import AuditEntry, Commit
-from tyrum_gateway.domain.errors import Draining, KernelBug, VersionConflict
+from tyrum_gateway.domain.errors import Draining, KernelBug, StateUnusable, VersionConflict
 from tyrum_gateway.domain.ids import TurnId
 from tyrum_gateway.domain.states import CallState, TurnState
 from tyrum_gateway.domain.turn import Turn
@@ -204,6 +205,23 @@ async def test_a_cancelled_caller_loses_the_answer_only(store: SqliteStore) -> N
     await neighbour
     assert (await store.turn(turn.turn_id)).turn.version == turn.version + 1
     assert len(await store.events(turn.conversation_id, 1, 10)) == 1
+
+
+async def test_a_full_disk_fails_writes_and_loses_nothing(store: SqliteStore) -> None:
+    """When the file cannot grow a write fails by name and changes nothing; with room, writing goes on."""
+    turn = await running(store)
+
+    def allow(connection: sqlite3.Connection, *, pages: int) -> None:
+        (present,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count={present + pages}")
+
+    await store._writer.run(functools.partial(allow, pages=0))
+    with pytest.raises(StateUnusable, match="full"):
+        await store.commit(say(turn, "x" * 1_000_000))
+    assert (await store.turn(turn.turn_id)).turn == turn
+    await store._writer.run(functools.partial(allow, pages=10_000))
+    _, (event,) = await store.commit(say(turn, "x" * 1_000_000))
+    assert event.sequence == 2
 
 
 async def test_closing_applies_what_was_handed_over(database: Path) -> None:

@@ -4,12 +4,14 @@ import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import TypeVar
 
 from tyrum_gateway.domain.approval import Approval, Outcome, Resolution, Subject
 from tyrum_gateway.domain.binding import Binding, Candidate
 from tyrum_gateway.domain.canonical import canonical_json
 from tyrum_gateway.domain.commit import AuditEntry, Conversation, Evidence
+from tyrum_gateway.domain.errors import StateUnusable
 from tyrum_gateway.domain.ids import (
     ApprovalId,
     BindingId,
@@ -34,6 +36,7 @@ Values = Mapping[str, str | int | bytes | None]
 """Parameters of one statement."""
 
 Id = TypeVar("Id", bound=EntityId)
+Member = TypeVar("Member", bound=StrEnum)
 
 
 def call_values(call: Call) -> Values:
@@ -66,7 +69,7 @@ def turn_view(rows: Sequence[sqlite3.Row]) -> TurnView:
             index=call["position"],
             tool=call["tool"],
             arguments=call["arguments"],
-            state=CallState(call["call_state"]),
+            state=_member(CallState, call["call_state"]),
             rule_id=call["rule_id"],
             approval_id=_optional(ApprovalId, call["approval_id"]),
             operation_id=_optional(OperationId, call["operation_id"]),
@@ -80,7 +83,7 @@ def turn_view(rows: Sequence[sqlite3.Row]) -> TurnView:
         turn_id=turn_id,
         conversation_id=ConversationId(row["conversation_id"]),
         principal_id=PrincipalId(row["principal_id"]),
-        state=TurnState(row["state"]),
+        state=_member(TurnState, row["state"]),
         created_at=from_microseconds(row["created_at"]),
         number=row["number"],
         version=row["version"],
@@ -151,7 +154,7 @@ def approval(row: sqlite3.Row) -> Approval:
     resolution = None
     if row["outcome"] is not None:
         resolution = Resolution(
-            outcome=Outcome(row["outcome"]),
+            outcome=_member(Outcome, row["outcome"]),
             resolved_at=from_microseconds(row["resolved_at"]),
             principal_id=_optional(PrincipalId, row["resolved_principal_id"]),
             resolved_by=row["resolved_by"],
@@ -246,7 +249,7 @@ def principal(row: sqlite3.Row) -> Principal:
     return Principal(
         principal_id=PrincipalId(row["principal_id"]),
         name=row["name"],
-        roles=frozenset(Role(role) for role in json.loads(row["roles"])),
+        roles=frozenset(_member(Role, role) for role in json.loads(row["roles"])),
         method="token",
     )
 
@@ -258,6 +261,13 @@ def _stream_values(name: str, stream: StreamEvidence | None) -> Values:
         f"{name}_head": None if stream is None else stream.head,
         f"{name}_tail": None if stream is None else stream.tail,
     }
+
+
+def _member(kind: type[Member], text: str) -> Member:
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise StateUnusable(f"the database holds the unknown {kind.__name__} `{text[:60]}`") from error
 
 
 def _optional(kind: type[Id], text: str | None) -> Id | None:

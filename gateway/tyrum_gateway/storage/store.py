@@ -17,7 +17,7 @@ from tyrum_gateway.domain.checkpoint import Checkpoint
 from tyrum_gateway.domain.commit import Acceptance, Accepted, Commit, Conversation
 from tyrum_gateway.domain.errors import NotFound
 from tyrum_gateway.domain.ids import ApprovalId, BindingId, ConversationId, PrincipalId, TurnId
-from tyrum_gateway.domain.ports import BoundOperation, TurnView, Window
+from tyrum_gateway.domain.ports import BoundOperation, Store, TurnView, Window
 from tyrum_gateway.domain.principal import Principal
 from tyrum_gateway.domain.transcript import Event
 from tyrum_gateway.domain.turn import Turn
@@ -30,7 +30,7 @@ from tyrum_gateway.storage.times import from_microseconds, to_microseconds
 from tyrum_gateway.storage.writer import Writer
 
 
-class SqliteStore:
+class SqliteStore(Store):
     """Implements `Store`. One per file and process; use as a context manager or call `close`.
 
     A caller that is cancelled during a write loses the answer, not the write. Every method raises
@@ -61,8 +61,10 @@ class SqliteStore:
     async def close(self) -> None:
         """Finish what is under way, then close; everything later is refused."""
         # The writer goes last: whoever closes last folds the log into the file.
-        await self._reads.close()
-        await self._writer.close()
+        try:
+            await self._reads.close()
+        finally:
+            await self._writer.close()
 
     @property
     def statistics(self) -> Statistics:

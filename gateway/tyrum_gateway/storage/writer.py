@@ -81,18 +81,22 @@ class Writer:
             async with asyncio.timeout(ANSWER_SECONDS):
                 return await future
         except TimeoutError as error:
-            raise StateUnusable(
-                f"the database {self._path} took no write within {ANSWER_SECONDS:.0f} s",
-                file=str(self._path),
-            ) from error
+            raise self._too_slow() from error
 
     async def close(self) -> None:
-        """Apply what waits, end the thread and close the connection; again is harmless."""
+        """Apply what waits, end the thread and close the connection; again is harmless.
+
+        Raises:
+            StateUnusable: The database did not finish in time.
+        """
         if not self._closing:
             self._closing = True
             self._queue.put(None)
-        async with asyncio.timeout(ANSWER_SECONDS):
-            await asyncio.shield(self._finished)
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                await asyncio.shield(self._finished)
+        except TimeoutError as error:
+            raise self._too_slow() from error
 
     def _work(self) -> None:
         going = True
@@ -157,6 +161,11 @@ class Writer:
                 return failure(self._path, error)
             case _:
                 return error
+
+    def _too_slow(self) -> StateUnusable:
+        return StateUnusable(
+            f"the database {self._path} took no write within {ANSWER_SECONDS:.0f} s", file=str(self._path)
+        )
 
     def _tell(self, callback: Callable[[Any], None], value: object) -> None:
         # A loop that is closed has nobody left who waits.
