@@ -130,7 +130,7 @@ async def test_what_changed_since_it_was_shown_does_not_run(real: Bench, changed
 async def test_secrets_reach_the_command_alone(spawning: ProviderHost, tmp_path: Path) -> None:
     """A named secret is in the command's environment, and in nothing that the kernel keeps or tells."""
     place = bench(spawning, tmp_path, secrets={"TOKEN": "s3cr3t-value"})
-    prepared = await place.prepare(shell='echo "$TOKEN" | tee kept; echo "$TOKEN" >&2', secrets=["TOKEN"])
+    prepared = await place.shell('echo "$TOKEN" | tee kept; echo "$TOKEN" >&2', secrets=["TOKEN"])
     result = await place.tool.execute(prepared, execution(prepared.candidate))
     assert (place.workspace / "kept").read_text(encoding="utf-8") == "s3cr3t-value\n"
     assert "s3cr3t-value" not in repr(result)
