@@ -253,6 +253,10 @@ class Provider:
         """Start, wait, and return the result."""
         return (await self.wait(await self.start(spec))).result
 
+    async def run_as(self, operation: str, spec: pb.ProcessSpec) -> pb.ProcessResult:
+        """Start under a given operation id, wait, and return the result."""
+        return (await self.wait(await self.start(spec, operation=operation))).result
+
     async def get(self, process: pb.Process | str) -> pb.Process:
         request = pb.GetProcessRequest(context=context(), process_id=_id(process))
         return (await self.isolation.GetProcess(request, timeout=DEADLINE)).process

@@ -2,12 +2,13 @@
 
 import asyncio
 import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.local_spawn.driver import Provider, gone, limits, new_id, reason_of, refused, until
+from tests.local_spawn.driver import Provider, gone, limits, new_id, refused, until
 from tyrum.isolation.v1 import isolation_pb2 as pb
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -164,7 +165,7 @@ while time.monotonic() < end:
     time.sleep(0.005)
     os._exit(0)
 """
-    spec = provider.shell(f'{_python()} -I -S -c "$0" {path} & sleep 60', limits=limits())
+    spec = provider.shell(f'{sys.executable} -I -S -c "$0" {path} & sleep 60', limits=limits())
     spec.argv[2:] = [spec.argv[2], script]
     process = await provider.start(spec)
     await until(lambda: len(pids(path)) > 20, "the storm")
@@ -215,12 +216,3 @@ async def _first_output(provider: Provider, process: pb.Process) -> None:
     async for chunk in provider.chunks(process, follow=True):
         if chunk.data:
             return
-
-
-def _python() -> str:
-    import sys  # noqa: PLC0415
-
-    return sys.executable
-
-
-__all__ = ["reason_of"]

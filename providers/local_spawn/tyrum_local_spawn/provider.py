@@ -9,9 +9,11 @@ from typing import Any, Final
 
 import grpc.aio
 
+from tyrum.error.v1 import error_pb2
 from tyrum.isolation.v1 import isolation_pb2, isolation_pb2_grpc
 from tyrum_local_spawn.convert import HANDLE_VERSION
 from tyrum_local_spawn.crew import Crew
+from tyrum_local_spawn.failures import Broken
 from tyrum_local_spawn.posture import posture
 from tyrum_local_spawn.runs import Runs
 from tyrum_local_spawn.service import IsolationService
@@ -24,6 +26,7 @@ from tyrum_provider_kit import (
     Environment,
     ProbeReport,
     ProviderDefinition,
+    ServiceError,
     Violation,
 )
 
@@ -89,8 +92,10 @@ class LocalSpawnProvider:
             runs = Runs(store, crew, settings)
             await runs.load()
             await crew.start()
-        except BaseException:
+        except BaseException as error:
             store.close()
+            if isinstance(error, Broken):
+                raise ServiceError(error_pb2.ERROR_REASON_BACKEND_UNAVAILABLE, error.message) from error
             raise
         runs.keep_watch()
         self._store, self._runs, self._crew = store, runs, crew

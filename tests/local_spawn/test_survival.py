@@ -1,0 +1,293 @@
+"""What is left when a process of ours dies: a dead tree, a truthful record, and no second run."""
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import grpc.aio
+import psutil
+import pytest
+
+from tests.local_spawn.driver import DEADLINE, Provider, gone, new_id, reason_of, refused, seconds, until
+from tests.local_spawn.test_ending import STUBBORN, pids
+from tyrum.isolation.v1 import isolation_pb2 as pb
+from tyrum.provider.v1 import control_pb2
+from tyrum_local_spawn.supervision.record import Journal, decode_journal, encode_journal
+
+
+async def test_a_killed_provider_takes_its_runs_along(tmp_path: Path) -> None:
+    """SIGKILL of the provider kills the whole tree within a second and the record says PROVIDER_GONE."""
+    operation, process = new_id("op"), new_id("proc")
+    async with Provider.started(tmp_path) as provider:
+        note = provider.workspace / "pids"
+        spec = provider.python(STUBBORN, str(note))
+        await provider.start(spec, operation=operation, process=process)
+        await until(lambda: len(pids(note)) >= 5, "the tree")
+        spawner = provider.spawner()
+        everyone = [spawner, *spawner.children(recursive=True)]
+        await provider.kill()
+        await until(lambda: all(gone(pid) for pid in pids(note)), "the end of the tree", timeout=1)
+        await until(lambda: not any(one.is_running() for one in everyone), "the end of all supervisors")
+
+    async with Provider.started(tmp_path) as provider:
+        resolved = (await provider.resolve(operation)).process
+        assert resolved.result.cause == pb.END_CAUSE_PROVIDER_GONE
+        assert (resolved.result.signal, resolved.result.tree_empty) == (signal.SIGKILL, True)
+        lines = len(pids(note))
+        assert await provider.start(spec, operation=operation, process=process) == resolved
+        assert len(pids(note)) == lines, "it did not run again"
+
+
+async def test_a_killed_supervisor_is_a_lost_run(tmp_path: Path) -> None:
+    """SIGKILL of the supervisor kills the tree, and the outcome is LOST: not guessed, and the same after a restart."""
+    operation = new_id("op")
+    async with Provider.started(tmp_path) as provider:
+        note = provider.workspace / "pids"
+        script = STUBBORN.replace("note()\n", "note()\nprint('begun', flush=True)\n", 1)
+        process = await provider.start(provider.python(script, str(note)), operation=operation)
+        await until(lambda: len(pids(note)) >= 5, "the tree")
+        provider.supervisor_of(pids(note)[0]).kill()
+        lost = await provider.wait(process)
+        assert lost.result.cause == pb.END_CAUSE_LOST
+        assert not lost.result.HasField("exit_code")
+        assert not lost.result.HasField("signal")
+        assert lost.result.stdout.head == b"begun\n", "what was spooled is still evidence"
+        await until(lambda: all(gone(pid) for pid in pids(note)), "the end of the tree", timeout=3)
+        assert (await provider.run(provider.shell("exit 0"))).exit_code == 0
+    async with Provider.started(tmp_path) as provider:
+        assert (await provider.resolve(operation)).process == lost
+
+
+async def test_a_killed_spawner_is_replaced(tmp_path: Path) -> None:
+    """Runs in progress do not depend on the spawner, and new ones find another."""
+    async with Provider.started(tmp_path) as provider:
+        process = await provider.start(provider.shell("while [ ! -e go ]; do sleep 0.01; done; exit 6"))
+        first = provider.spawner()
+        first.kill()
+        await until(
+            lambda: psutil.Process(provider.process.pid).children() not in ([], [first]), "another spawner"
+        )
+        assert (await provider.run(provider.shell("exit 5"))).exit_code == 5
+        (provider.workspace / "go").touch()
+        assert (await provider.wait(process)).result.exit_code == 6
+
+
+async def test_killed_idle_supervisors_are_replaced(tmp_path: Path) -> None:
+    """Killing idle supervisors, or the children they hold ready, costs nothing but themselves."""
+    async with Provider.started(tmp_path) as provider:
+        await until(lambda: len(provider.spawner().children(recursive=True)) >= 8, "idle supervisors")
+        for idle in provider.spawner().children():
+            for child in idle.children():
+                child.kill()
+        assert (await provider.run(provider.shell("exit 5"))).exit_code == 5
+        for idle in provider.spawner().children():
+            idle.kill()
+        assert (await provider.run(provider.shell("exit 6"))).exit_code == 6
+
+
+async def test_answers_survive_a_restart(tmp_path: Path) -> None:
+    """Results, output and promises are the same from the next instance on the same state directory."""
+    never, operation, process = new_id("op"), new_id("op"), new_id("proc")
+    async with Provider.started(tmp_path) as provider:
+        spec = provider.shell("echo out; head -c 300000 /dev/zero >&2; exit 3", secret_env={"S": "one"})
+        await provider.start(spec, operation=operation, process=process)
+        ended = await provider.wait(process)
+        tombstone = await provider.resolve(never)
+    async with Provider.started(tmp_path) as provider:
+        assert await provider.get(process) == ended
+        assert await provider.start(spec, operation=operation, process=process) == ended
+        spec.secret_env["S"] = "two"
+        again = provider.start(spec, operation=operation, process=process)
+        assert await refused(again) == "REQUEST_ID_REUSED"
+        assert await provider.resolve(never) == tombstone
+        assert await refused(provider.start(provider.shell("exit 0"), operation=never)) == "REQUEST_ID_REUSED"
+        output = await provider.read(process, 100_000, stream=pb.OUTPUT_STREAM_STDERR)
+        assert (output.data, output.eofs) == (bytes(200_000), 1)
+
+
+async def test_an_unfinished_record_without_supervisor_is_lost(tmp_path: Path) -> None:
+    """A journal alone proves a begun run: LOST, and the process that has the supervisor's id now is not touched."""
+    operation, process = new_id("op"), new_id("proc")
+    async with Provider.started(tmp_path) as provider:
+        decoy = await provider.start(provider.shell("exec sleep 60"))
+        decoy_pid = next(
+            child.pid
+            for child in provider.spawner().children(recursive=True)
+            if child.cmdline()[:1] == ["sleep"]
+        )
+        journal = Journal(
+            operation_id=operation,
+            process_id=process,
+            spec_digest="0" * 64,
+            boot_id=Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+            supervisor_pid=decoy_pid,
+            run_uid=0,
+            spool_bytes=8 << 20,
+            recorded_at_ns=1_700_000_000_000_000_000,
+        )
+        (provider.runs / operation).mkdir()
+        (provider.runs / operation / "journal").write_bytes(encode_journal(journal))
+        found = (await provider.resolve(operation)).process
+        assert (found.process_id, found.result.cause) == (process, pb.END_CAUSE_LOST)
+        assert not gone(decoy_pid)
+        await provider.cancel(decoy, grace=0)
+
+
+async def test_spools_of_another_boot_are_not_trusted(tmp_path: Path) -> None:
+    """After a reboot the synced evidence stands, and unsynced spool bytes count as dropped."""
+    operation = new_id("op")
+    async with Provider.started(tmp_path) as provider:
+        result = await provider.run_as(operation, provider.shell("head -c 20000 /dev/zero"))
+    path = provider.runs / operation / "journal"
+    path.write_bytes(encode_journal(replace(decode_journal(path.read_bytes()), boot_id="another")))
+    async with Provider.started(tmp_path) as provider:
+        process = (await provider.resolve(operation)).process
+        assert process.result.stdout.head == result.stdout.head == bytes(20000)
+        assert process.result.stdout.dropped_bytes == 20000
+        output = await provider.read(process)
+        assert (output.data, output.dropped, output.eofs) == (b"", 20000, 1)
+
+
+def _flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "harm"),
+    [
+        ("journal", _flip),
+        ("journal", lambda path: os.truncate(path, path.stat().st_size // 2)),
+        ("journal", lambda path: os.truncate(path, 0)),
+        ("journal", Path.unlink),
+        ("exit", _flip),
+        ("exit", lambda path: os.truncate(path, 10)),
+    ],
+    ids=["flipped journal", "cut journal", "empty journal", "no journal", "flipped exit", "cut exit"],
+)
+async def test_a_damaged_record_stops_new_starts(
+    tmp_path: Path, name: str, harm: Callable[[Path], None]
+) -> None:
+    """Damage is reported, kept as it is and never read as "did not run"; intact records still answer."""
+    operation, other = new_id("op"), new_id("op")
+    async with Provider.started(tmp_path) as provider:
+        await provider.run_as(operation, provider.shell("exit 0"))
+        process = await provider.start(provider.shell("exit 1"), operation=other)
+        await provider.wait(process)
+    harm(provider.runs / operation / name)
+    left = {path.name: path.read_bytes() for path in (provider.runs / operation).iterdir()}
+    async with Provider.started(tmp_path) as provider:
+        assert await refused(provider.resolve(operation)) == "STORE_CORRUPT"
+        fresh = provider.start(provider.shell("exit 0"))
+        assert await refused(fresh) == "STORE_CORRUPT"
+        assert await refused(provider.start(provider.shell("exit 0"), operation=operation)) == "STORE_CORRUPT"
+        assert await refused(provider.get(new_id("proc"))) == "STORE_CORRUPT"
+        assert (await provider.resolve(other)).process.result.exit_code == 1
+        probe = await provider.control.Probe(control_pb2.ProbeRequest(deep=True), timeout=DEADLINE)
+        assert not probe.ready
+        condition = next(one for one in probe.conditions if one.type == "RecordsIntact")
+        assert (condition.status, condition.reason) == (control_pb2.CONDITION_STATUS_FALSE, "STORE_CORRUPT")
+        assert operation in condition.message
+    assert {path.name: path.read_bytes() for path in (provider.runs / operation).iterdir()} == left
+
+
+async def test_a_missing_key_stops_new_starts(tmp_path: Path) -> None:
+    """Without the key no repeated request can be recognised, so none is taken."""
+    operation = new_id("op")
+    async with Provider.started(tmp_path) as provider:
+        await provider.run_as(operation, provider.shell("exit 0"))
+    (provider.state_dir / "digest.key").unlink()
+    async with Provider.started(tmp_path) as provider:
+        assert await refused(provider.start(provider.shell("exit 0"))) == "STORE_CORRUPT"
+        assert (await provider.resolve(operation)).process.result.cause == pb.END_CAUSE_EXITED
+
+
+async def test_what_no_record_owns_is_swept(tmp_path: Path) -> None:
+    """Half-made and half-removed directories of a predecessor go, records stay."""
+    operation = new_id("op")
+    async with Provider.started(tmp_path) as provider:
+        await provider.run_as(operation, provider.shell("exit 0"))
+    for name in (".idle-99999999", f".released-{new_id('op')}", f".tombstone-{new_id('op')}"):
+        (provider.runs / name).mkdir()
+        (provider.runs / name / "journal").write_text("")
+    async with Provider.started(tmp_path) as provider:
+        left = {path.name for path in provider.runs.iterdir() if not path.name.startswith(".idle-")}
+        assert left == {operation}
+        assert not (provider.runs / ".idle-99999999").exists()
+
+
+async def test_records_leave_after_their_retention(tmp_path: Path) -> None:
+    """An ended run older than the retention is released at the next start; a younger one is kept."""
+    old, young = new_id("op"), new_id("op")
+    config = {"run_as": "gateway_user", "retention_seconds": 3600}
+    async with Provider.started(tmp_path, config) as provider:
+        await provider.run_as(young, provider.shell("exit 0"))
+        await provider.run_as(old, provider.shell("exit 0"))
+    _age(provider.runs / old)
+    async with Provider.started(tmp_path, config) as provider:
+        assert (await provider.resolve(old)).HasField("never_started")
+        assert (await provider.resolve(young)).HasField("process")
+
+
+async def test_one_provider_holds_a_state_directory(tmp_path: Path) -> None:
+    """A second instance on the same state directory is refused while the first lives."""
+    async with Provider.started(tmp_path) as provider:
+        async with Provider.started(tmp_path, configure=False) as second:
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await second.configure()
+            assert reason_of(caught.value) == "BACKEND_UNAVAILABLE"
+        assert (await provider.run(provider.shell("exit 0"))).exit_code == 0
+
+
+async def test_draining_starts_nothing_new(tmp_path: Path) -> None:
+    """While draining new starts are refused, equal ones are answered, and running processes go on."""
+    operation, process = new_id("op"), new_id("proc")
+    async with Provider.started(tmp_path) as provider:
+        spec = provider.shell("while [ ! -e go ]; do sleep 0.01; done; exit 6")
+        running = await provider.start(spec, operation=operation, process=process)
+        drained = await provider.control.Drain(control_pb2.DrainRequest(), timeout=2)
+        assert drained.in_flight == 1
+        refused_operation = new_id("op")
+        fresh = provider.start(provider.shell("exit 0"), operation=refused_operation)
+        assert await refused(fresh) == "DRAINING"
+        assert not (provider.runs / refused_operation).exists()
+        assert await provider.start(spec, operation=operation, process=process) == running
+        (provider.workspace / "go").touch()
+        assert (await provider.wait(process)).result.exit_code == 6
+
+
+@pytest.mark.parametrize("grace", [0, 2])
+async def test_shutdown_ends_what_runs(tmp_path: Path, grace: float) -> None:
+    """Shutdown leaves no process, exits 0 within the grace, and records PROVIDER_GONE for what it ended."""
+    operation = new_id("op")
+    async with Provider.started(tmp_path) as provider:
+        note = provider.workspace / "pids"
+        await provider.start(provider.python(STUBBORN, str(note)), operation=operation)
+        await until(lambda: len(pids(note)) >= 5, "the tree")
+        spawner = provider.spawner()
+        everyone = [spawner, *spawner.children(recursive=True)]
+        await provider.control.Shutdown(control_pb2.ShutdownRequest(grace=seconds(grace)), timeout=1)
+        await until(lambda: provider.process.returncode is not None, "the exit", timeout=grace + 2)
+        assert provider.process.returncode == 0
+        assert all(gone(pid) for pid in pids(note))
+        await until(
+            lambda: not any(one.is_running() for one in everyone), "the end of spawner and supervisors"
+        )
+    async with Provider.started(tmp_path) as provider:
+        assert (await provider.resolve(operation)).process.result.cause == pb.END_CAUSE_PROVIDER_GONE
+
+
+def _age(directory: Path) -> None:
+    """Rewrite an exit record as if it were of yesterday."""
+    from tyrum_local_spawn.supervision.record import decode_exit, encode_exit  # noqa: PLC0415
+
+    path = directory / "exit"
+    record = decode_exit(path.read_bytes())
+    path.write_bytes(encode_exit(replace(record, ended_at_ns=record.ended_at_ns - 86400 * 10**9)))
+
+
+__all__ = ["shutil"]
