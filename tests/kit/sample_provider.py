@@ -78,6 +78,7 @@ class SampleProvider:
         if config["mode"] == "fails_once" and not self.failed:
             self.failed = True
             raise ServiceError(error_pb2.ERROR_REASON_BACKEND_UNAVAILABLE, "the backend sleeps")
+        await asyncio.sleep(0.05)  # long enough for a second Configure to come in between
         self.mode = config["mode"]
         self.service.secret = secrets["api_key"]
         (environment.state_dir / "configured").write_text(environment.provider_name)

@@ -128,7 +128,7 @@ async def test_socket_is_for_the_owner_alone(sample: Started) -> None:
 
 async def test_paths_are_taken_literally(launch: Callable[..., Started], directory: Path) -> None:
     """Characters that mean something in an address are part of the path."""
-    path = directory / "50% off #1?.sock"
+    path = directory / "%41 50% off #1?.sock"
     started = launch(variables={"TYRUM_PROVIDER_SOCKET": str(path)})
     started.socket = path
     await started.listening()

@@ -2,7 +2,7 @@
 
 import pytest
 from google.rpc import error_details_pb2, status_pb2
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support import contract_comments
@@ -62,6 +62,7 @@ def test_field_errors_name_the_field_twice() -> None:
     assert "1 to 256" in bad.field_violations[0].description
 
 
+@example("no", {str(number): "x" * 9000 for number in range(20)})
 @given(st.text(), st.dictionaries(st.text(), st.text(min_size=0, max_size=9000), max_size=20))
 def test_errors_always_fit_into_trailers(message: str, metadata: dict[str, str]) -> None:
     """No message and no metadata makes an error too large for gRPC's trailers."""
