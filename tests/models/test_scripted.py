@@ -161,6 +161,17 @@ def test_bad_scripts_are_refused_with_their_places(tmp_path: Path, text: str, pr
     assert all(line.startswith(str(path)) for line in message.splitlines())
 
 
+def test_the_documented_script_loads(tmp_path: Path) -> None:
+    """The example of the reference page is a script, and has the steps it explains."""
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "scripted-model.md").read_text(
+        encoding="utf-8"
+    )
+    example = page.split("```yaml\n")[1].split("```")[0]
+    path = tmp_path / "script.yaml"
+    path.write_text(example, encoding="utf-8")
+    assert [len(scenario.steps) for scenario in load_script(path).scenarios] == [2, 2, 1]
+
+
 def test_models_are_built_by_kind(tmp_path: Path) -> None:
     """Each kind of settings builds its transport; a missing script is refused."""
     assert isinstance(build_model(Offline()), OfflineModel)

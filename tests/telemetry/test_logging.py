@@ -1,0 +1,122 @@
+"""Logs are JSON lines on one stream, and never hold a secret."""
+
+import io
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from tyrum_gateway.telemetry.logging import Level, configure_logging
+from tyrum_gateway.telemetry.redaction import MASK, Redactor
+
+SECRET = "s3cr3t-value"
+
+
+@pytest.fixture(autouse=True)
+def untouched() -> Iterator[None]:
+    """Leave the process's logging as it was found."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = handlers, level
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def stream() -> io.StringIO:
+    """Where events go."""
+    return io.StringIO()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    """Read the events."""
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_events_are_json_lines_with_their_fields(stream: io.StringIO) -> None:
+    """An event has its name, level, time in UTC and fields; less severe ones are left out."""
+    configure_logging(Redactor(), stream=stream)
+    log = structlog.get_logger("tyrum.test")
+    log.debug("unseen")
+    log.info("turn_ended", turn="turn_1", steps=3)
+    (event,) = lines(stream)
+    assert event.pop("timestamp").endswith("Z")
+    assert event == {"event": "turn_ended", "level": "info", "turn": "turn_1", "steps": 3}
+
+
+def test_libraries_take_the_same_road(stream: io.StringIO) -> None:
+    """Records of the standard library are JSON lines that name their logger, and are redacted too."""
+    redactor = Redactor()
+    redactor.register([SECRET])
+    configure_logging(redactor, stream=stream, level=Level.WARNING)
+    logging.getLogger("tyrum_provider_host.supervisor").warning("said %s", SECRET)
+    logging.getLogger("grpc").info("unseen")
+    (event,) = lines(stream)
+    assert (event["logger"], event["level"]) == ("tyrum_provider_host.supervisor", "warning")
+    assert event["event"] == f"said {MASK}"
+
+
+@pytest.mark.parametrize("console", [False, True])
+def test_registered_secrets_never_appear(stream: io.StringIO, console: bool) -> None:
+    """A secret is masked in the event, in nested fields, in keys, in other objects and in tracebacks."""
+    redactor = Redactor()
+    redactor.register([SECRET, "shorter"])
+    configure_logging(redactor, stream=stream, console=console)
+    log = structlog.get_logger("tyrum.test")
+    log.info(
+        f"x{SECRET}y", a=[SECRET, {"b": (SECRET,)}], c={SECRET: 1}, d=ValueError(SECRET), e=SECRET.encode()
+    )
+    try:
+        raise ValueError(SECRET)
+    except ValueError:
+        log.exception("failed")
+    written = stream.getvalue()
+    assert SECRET not in written
+    assert "Traceback" in written
+    assert written.count(MASK) >= 6
+
+
+def test_fields_named_like_secrets_are_masked_whole(stream: io.StringIO) -> None:
+    """Whatever a field called `token`, `Authorization` or the like holds is not written, at any depth."""
+    configure_logging(Redactor(), stream=stream)
+    structlog.get_logger("t").info("call", token="abc", request={"Authorization": ["Bearer abc"]}, count=1)
+    (event,) = lines(stream)
+    assert (event["token"], event["request"], event["count"]) == (MASK, {"Authorization": MASK}, 1)
+
+
+def test_secrets_that_contain_each_other_leave_nothing(stream: io.StringIO) -> None:
+    """Of two secrets where one begins the other, the longer one is masked whole."""
+    redactor = Redactor()
+    redactor.register(["abcd"])
+    redactor.register(["abcdefgh", "abc", ""])
+    assert redactor.text("abcdefgh abcd abc") == f"{MASK} {MASK} abc"
+
+
+def test_configuring_twice_writes_once(stream: io.StringIO) -> None:
+    """The last configuration counts alone."""
+    configure_logging(Redactor(), stream=io.StringIO())
+    configure_logging(Redactor(), stream=stream)
+    structlog.get_logger("t").warning("once")
+    assert len(lines(stream)) == 1
+
+
+def test_module_loggers_follow_a_later_configuration(stream: io.StringIO) -> None:
+    """A logger that was made at import time is configured by whoever assembles the process."""
+    log = structlog.get_logger("early")
+    configure_logging(Redactor(), stream=stream)
+    log.info("late")
+    assert lines(stream)[0]["event"] == "late"
+
+
+def test_the_room_itself_costs_the_command_line_nothing() -> None:
+    """Importing the package does not load the logging library."""
+    probe = "import sys, tyrum_gateway.telemetry; print('structlog' in sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert found.stdout.strip() == "False"
