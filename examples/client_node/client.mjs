@@ -44,13 +44,28 @@ function connect() {
   };
 }
 // --- call
-function call(client, method, request, metadata) {
-  const deadline = Date.now() + 15_000;
-  return new Promise((resolve, reject) => {
-    client[method](request, metadata, { deadline }, (error, response) =>
-      error ? reject(error) : resolve(response),
-    );
-  });
+// Both calls that are made here are idempotent, so a lost connection is no reason to give up.
+async function call(service, method, request) {
+  for (const patience = Date.now() + reconnectFor; ; await sleep(250)) {
+    let gateway;
+    try {
+      gateway = connect();
+      const options = { deadline: Date.now() + 15_000 };
+      return await new Promise((resolve, reject) => {
+        gateway[service][method](request, gateway.metadata, options, (error, response) =>
+          error ? reject(error) : resolve(response),
+        );
+      });
+    } catch (error) {
+      if (!lost(error) || Date.now() > patience) throw error;
+    } finally {
+      gateway?.close();
+    }
+  }
+}
+
+function lost(error) {
+  return error.code === grpc.status.UNAVAILABLE || error.code === "ENOENT"; // no gateway.json between two starts
 }
 // --- show
 // What is shown of an attempt is always a prefix of its text: what does not continue it is held back, and the
@@ -98,25 +113,19 @@ const lines = createInterface({ input: process.stdin });
 const answers = lines[Symbol.asyncIterator]();
 
 async function answer(approval_id) {
-  const gateway = connect();
-  try {
-    const { approval } = await call(gateway.approvals, "GetApproval", { approval_id }, gateway.metadata);
-    if (approval.outcome !== "APPROVAL_OUTCOME_UNSPECIFIED") return; // answered meanwhile
-    console.log(safe(`\n${approval.summary}`));
-    console.log(`Approve ${approval.digest}? y, or a reason to deny:`);
-    const { value, done } = await answers.next();
-    if (done) return; // nobody here: it stays in the approvals inbox
-    const yes = value.trim() === "y";
-    const request = {
-      approval_id,
-      answer: yes ? "ANSWER_APPROVE" : "ANSWER_DENY",
-      digest: approval.digest, // of what was shown, nothing else
-      reason: yes ? "" : value.trim(),
-    };
-    await call(gateway.approvals, "ResolveApproval", request, gateway.metadata);
-  } finally {
-    gateway.close();
-  }
+  const { approval } = await call("approvals", "GetApproval", { approval_id });
+  if (approval.outcome !== "APPROVAL_OUTCOME_UNSPECIFIED") return; // answered meanwhile
+  console.log(safe(`\n${approval.summary}`));
+  console.log(`Approve ${approval.digest}? y, or a reason to deny:`);
+  const { value, done } = await answers.next();
+  if (done) return; // nobody here: it stays in the approvals inbox
+  const yes = value.trim() === "y";
+  await call("approvals", "ResolveApproval", {
+    approval_id,
+    answer: yes ? "ANSWER_APPROVE" : "ANSWER_DENY",
+    digest: approval.digest, // of what was shown, nothing else
+    reason: yes ? "" : value.trim(),
+  });
 }
 // --- send
 async function turn(text, conversation_id) {
@@ -125,25 +134,25 @@ async function turn(text, conversation_id) {
   const seen = { conversation_id, turn_id: "", sequence: 0 };
   let patience = Date.now() + reconnectFor;
   for (;;) {
-    let gateway;
+    let gateway, stream;
     try {
       gateway = connect(); // again each time: a new start may have a new address
-      const stream = seen.turn_id
+      stream = seen.turn_id
         ? gateway.chat.Watch(
             { conversation_id: seen.conversation_id, after_sequence: seen.sequence },
             gateway.metadata,
           )
         : gateway.chat.SendMessage(request, gateway.metadata);
+      stream.on("error", () => {}); // the loop below throws it; cancelling raises one more
       for await (const message of stream) {
         patience = Date.now() + reconnectFor;
         if (take(message, seen)) return seen;
       }
     } catch (error) {
-      const absent = error.code === "ENOENT"; // no gateway.json between two starts
-      const lost = seen.turn_id && (absent || error.code === grpc.status.UNAVAILABLE);
-      if (!lost || Date.now() > patience) throw error;
+      if (!lost(error) || !seen.turn_id || Date.now() > patience) throw error;
       console.error("connection lost; reconnecting");
     } finally {
+      stream?.cancel(); // Watch never ends by itself
       gateway?.close();
     }
     await sleep(250);
