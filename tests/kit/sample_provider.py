@@ -32,7 +32,17 @@ SCHEMA = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "type": "object",
     "properties": {
-        "mode": {"enum": ["plain", "odd", "fails_once", "slow_probe", "stuck_probe", "hangs_in_shutdown"]},
+        "mode": {
+            "enum": [
+                "plain",
+                "odd",
+                "fails_once",
+                "slow_probe",
+                "stuck_probe",
+                "hangs_in_shutdown",
+                "fails_in_shutdown",
+            ]
+        },
         "count": {"type": "integer", "minimum": 1, "maximum": 9},
         "names": {"type": "array", "items": {"type": "string", "pattern": "^[a-z]+$"}},
     },
@@ -96,6 +106,8 @@ class SampleProvider:
     async def shutdown(self, grace: float) -> None:
         if self.mode == "hangs_in_shutdown":
             time.sleep(30)  # noqa: ASYNC251 - a blocked event loop is the case
+        if self.mode == "fails_in_shutdown":
+            raise RuntimeError("could not let go")
 
 
 class SampleService(GoodService):

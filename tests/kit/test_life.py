@@ -41,6 +41,7 @@ async def test_host_death_ends_a_hanging_provider(sample: Started) -> None:
     began = time.monotonic()
     hang_up(sample)
     assert await sample.ended(6.0) == 70
+    assert "did not stop within 4.5 s" in sample.log()
     assert time.monotonic() - began < 5.0
     assert not sample.socket.exists()
 
@@ -98,6 +99,32 @@ async def test_shutdown_cancels_after_the_grace(configured: Started) -> None:
     assert await configured.ended() == 0
     with pytest.raises(grpc.aio.AioRpcError):
         await running
+
+
+async def test_later_reasons_hurry_the_end(configured: Started) -> None:
+    """When the host dies during a patient shutdown, the rest of its grace is not waited for."""
+    call = configured.domain.StartProcess(
+        isolation_pb2.StartProcessRequest(operation_id="wait"), timeout=DEADLINE, metadata=BEARER
+    )
+    running = asyncio.create_task(_await(call))
+    await _busy(configured)
+    grace = duration_pb2.Duration(seconds=30)
+    await configured.control.Shutdown(control_pb2.ShutdownRequest(grace=grace), timeout=1, metadata=BEARER)
+    began = time.monotonic()
+    hang_up(configured)
+    await configured.ended(5.0)
+    assert time.monotonic() - began < 4.0
+    assert not configured.socket.exists()
+    with pytest.raises(grpc.aio.AioRpcError):
+        await running
+
+
+async def test_failed_end_is_told_by_the_status(sample: Started) -> None:
+    """A provider that could not end its work still leaves in time, with status 1 and the cause in its log."""
+    await sample.configure(mode="fails_in_shutdown")
+    await sample.control.Shutdown(control_pb2.ShutdownRequest(), timeout=1, metadata=BEARER)
+    assert await sample.ended() == 1
+    assert "could not let go" in sample.log()
 
 
 async def test_shutdown_before_configure(sample: Started) -> None:

@@ -4,6 +4,8 @@ Invariant: when the host is gone, so is this process within five seconds, whatev
 lifeline is watched by a thread of its own, which exits the process itself as the last resort (ARCH-29).
 """
 
+import contextlib
+import json
 import logging
 import os
 import select
@@ -88,10 +90,18 @@ def exit_hard_after(seconds: float, before_exit: Callable[[], None]) -> None:
     """End the process unconditionally after `seconds`, unless it has ended by then."""
 
     def leave() -> None:
-        _log.critical("the provider did not stop within %.1f s and is ended", seconds)
         before_exit()
+        # Not through logging: whoever hangs may hold its lock, and the reader of the log may be gone.
+        with contextlib.suppress(OSError):
+            os.set_blocking(2, False)
+            os.write(2, _farewell(seconds))
         os._exit(HARD_EXIT_STATUS)
 
     timer = threading.Timer(seconds, leave)
     timer.daemon = True
     timer.start()
+
+
+def _farewell(seconds: float) -> bytes:
+    message = f"the provider did not stop within {seconds:g} s and is ended"
+    return json.dumps({"level": "critical", "logger": __name__, "message": message}).encode() + b"\n"

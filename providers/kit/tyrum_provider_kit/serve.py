@@ -57,8 +57,8 @@ _log = logging.getLogger(__name__)
 def run(provider: Provider) -> int:
     """Serve one provider instance until its end and return the exit status for `sys.exit`.
 
-    0 after an orderly end, 1 when serving failed, 2 when the process was started wrongly (the log names the
-    variable or stream). Call it from the main thread, before any event loop or thread of your own.
+    0 after an orderly end, 1 when serving or ending failed, 2 when the process was started wrongly (the log
+    names the variable or stream). Call it from the main thread, before any event loop or thread of your own.
     """
     return run_with(provider, ControlService)
 
@@ -102,6 +102,7 @@ class _Instance:
         self._state = InstanceState()
         self._stopping = asyncio.Event()
         self._grace = 0.0
+        self._patience: asyncio.Timeout | None = None
         self._control = control(
             provider=provider,
             environment=environment,
@@ -121,28 +122,28 @@ class _Instance:
 
     async def live(self, descriptor: int) -> int:
         """Serve until something ends the instance."""
+        loop = asyncio.get_running_loop()
+        lifeline.watch(
+            descriptor,
+            on_end=lambda: _call(loop, self._on_host_gone),
+            before_exit=self._remove_socket,
+        )
+        loop.add_signal_handler(signal.SIGTERM, self._on_sigterm)
         server = grpc.aio.server(interceptors=[self._guard], options=_OPTIONS)
         control_pb2_grpc.add_ProviderControlServiceServicer_to_server(self._control, server)
         health_pb2_grpc.add_HealthServicer_to_server(self._control.health, server)
         self._provider.add_services(server)
         await self._control.start()
-
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self._on_sigterm)
         try:
             self._listen(server)
             await server.start()
-            lifeline.watch(
-                descriptor,
-                on_end=lambda: _call(loop, self._on_host_gone),
-                before_exit=self._remove_socket,
-            )
             _log.info("listening as %s", self._environment.instance_id)
             await self._stopping.wait()
-            await self._end(server)
+            orderly = await self._let_go()
+            await server.stop(LAST_REPLIES)
         finally:
             self._remove_socket()
-        return EXIT_OK
+        return EXIT_OK if orderly else EXIT_FAILED
 
     def _listen(self, server: grpc.aio.Server) -> None:
         try:
@@ -150,18 +151,22 @@ class _Instance:
         except RuntimeError as error:
             raise Misconfigured(f"{SOCKET}: cannot listen on {self._environment.socket}") from error
 
-    async def _end(self, server: grpc.aio.Server) -> None:
+    async def _let_go(self) -> bool:
+        """Drain, end what runs, wait for open calls; tell whether the provider's own part succeeded."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._grace
         await self._control.begin_drain()
+        until = loop.time() + self._grace
         try:
-            async with asyncio.timeout(self._grace + PROVIDER_MARGIN):
+            async with asyncio.timeout_at(until + PROVIDER_MARGIN) as self._patience:
                 await self._provider.drain()
                 await self._provider.shutdown(max(until - loop.time(), 0.0))
+                await self._state.domain_calls.wait_empty(max(until - loop.time(), 0.0))
         except Exception:  # noqa: BLE001 - the end goes on whatever the author's code does
-            _log.exception("the provider's own shutdown failed")
-        await self._state.domain_calls.wait_empty(max(until - loop.time(), 0.0))
-        await server.stop(LAST_REPLIES)
+            _log.exception("the provider's own end failed")
+            return False
+        finally:
+            self._patience = None
+        return True
 
     def _on_shutdown(self, grace: float) -> None:
         self._stop("the host asked for the end", grace)
@@ -175,11 +180,18 @@ class _Instance:
         self._stop("the host is gone", LIFELINE_GRACE)
 
     def _stop(self, reason: str, grace: float) -> None:
-        if self._stopping.is_set():
-            return
-        _log.info("stopping: %s", reason)
-        self._grace = grace
-        self._stopping.set()
+        """Begin the end, or hurry an end that was begun with more patience."""
+        if not self._stopping.is_set():
+            _log.info("stopping: %s", reason)
+            self._grace = grace
+            self._stopping.set()
+        elif self._patience is None:
+            self._grace = min(self._grace, grace)
+        else:
+            sooner = asyncio.get_running_loop().time() + grace
+            planned = self._patience.when()
+            if planned is None or sooner < planned:
+                self._patience.reschedule(sooner)
 
     def _remove_socket(self) -> None:
         with contextlib.suppress(OSError):
