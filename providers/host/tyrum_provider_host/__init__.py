@@ -9,7 +9,7 @@ import os
 # Must be set before grpc is imported: its fork handlers kill children of a process with live channels.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
-from tyrum_provider_host.admission import SecretUnresolved
+from tyrum_provider_host.agreement import SecretUnresolved
 from tyrum_provider_host.contracts import (
     Cardinality,
     DeploymentMode,

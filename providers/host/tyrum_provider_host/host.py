@@ -12,11 +12,11 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
 
-from tyrum_provider_host.admission import HostFacts
 from tyrum_provider_host.contracts import KindContract, packaged_contracts
 from tyrum_provider_host.errors import HostSetupError
 from tyrum_provider_host.isolation import IsolationClient
 from tyrum_provider_host.launch import LaunchError, prepare_runtime_directory, sweep
+from tyrum_provider_host.record import HostFacts
 from tyrum_provider_host.spec import ProviderSpec, RestartPolicy, TimeBounds
 from tyrum_provider_host.status import SETTLED, ExitNotice, Lease, ProviderStatus
 from tyrum_provider_host.supervisor import Supervisor

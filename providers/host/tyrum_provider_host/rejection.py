@@ -3,6 +3,7 @@
 Invariant: a refusal names the stage, both values where two values differ, and who should act.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -67,3 +68,8 @@ class Rejected(Exception):
         super().__init__(f"{stage}: {self.text}")
         self.stage, self.problem, self.expected, self.found = stage, problem, expected, found
         self.action, self.transient = action, transient
+
+
+def listed(names: Iterable[object]) -> str:
+    """List names in order for a message; `none` when there are none."""
+    return ", ".join(sorted(map(str, names))) or "none"

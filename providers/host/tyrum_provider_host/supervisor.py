@@ -14,27 +14,19 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tyrum_provider_host import proof
-from tyrum_provider_host.admission import (
-    ISOLATION,
-    AdmissionRecord,
-    HostFacts,
-    Instance,
-    admit,
-    agree_beforehand,
-    check_health,
-    launch,
-    measure_artifact,
-    verify_listener,
-)
+from tyrum_provider_host.admission import ISOLATION, admit, check_health
 from tyrum_provider_host.control_client import ContractViolation
 from tyrum_provider_host.errors import CallError, ProviderUnavailable
 from tyrum_provider_host.ids import new_instance_id
 from tyrum_provider_host.isolation import IsolationClient
 from tyrum_provider_host.launch import Exit
+from tyrum_provider_host.listening import verify_listener
 from tyrum_provider_host.logs import LogRing
 from tyrum_provider_host.racing import Interrupted, unless
+from tyrum_provider_host.record import AdmissionRecord, HostFacts, Instance
 from tyrum_provider_host.rejection import OPERATOR, Rejected
 from tyrum_provider_host.spec import ProviderSpec, RestartPolicy
+from tyrum_provider_host.starting import agree_beforehand, launch, measure_artifact
 from tyrum_provider_host.states import admits, compute
 from tyrum_provider_host.status import ExitNotice, Lease, Lifecycle, ProviderStatus
 from tyrum_provider_host.supervision import CrashLedger, Quarantine, Retry, jittered
@@ -171,7 +163,7 @@ class Supervisor:
         Raises:
             Rejected: admission failed or the process ended.
         """
-        agree_beforehand(self.spec, self._host)
+        contract = agree_beforehand(self.spec, self._host)
         await measure_artifact(self.spec, record)
         self._changed()
         instance_id, token = new_instance_id(), proof.new_token()
@@ -183,6 +175,7 @@ class Supervisor:
             self._host,
             record,
             instance,
+            contract=contract,
             instance_id=instance_id,
             token=token,
             previous_provider_id=self._provider_id,

@@ -1,0 +1,77 @@
+"""What belongs to one instance, and what admission has found about it so far."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tyrum_provider_host.artifact import Artifact
+from tyrum_provider_host.channel_client import ProviderChannel
+from tyrum_provider_host.contracts import KindContract
+from tyrum_provider_host.control_client import ControlClient
+from tyrum_provider_host.descriptor import Descriptor
+from tyrum_provider_host.isolation_types import Posture
+from tyrum_provider_host.launch import InstanceDirectory, ProviderProcess
+from tyrum_provider_host.logs import LogRing
+from tyrum_provider_host.rejection import Rejected, Stage, StageResult
+from tyrum_provider_host.spec import ProviderSpec, TimeBounds
+from tyrum_provider_host.states import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """What admission needs to know about the host."""
+
+    state_directory: Path
+    """Directory of all providers' state directories."""
+    runtime_directory: Path
+    contracts: Mapping[str, KindContract]
+    bounds: TimeBounds
+    version: str
+    uid: int
+
+
+class AdmissionRecord:
+    """What admission has found about one instance so far; grows stage by stage."""
+
+    def __init__(self, spec: ProviderSpec, ring: LogRing) -> None:
+        self.stage = Stage.ARTIFACT
+        self.stages: tuple[StageResult, ...] = ()
+        self.facts = Facts(required=spec.required_capabilities)
+        self.ring = ring
+        self.artifact: Artifact | None = None
+        self.contract: KindContract | None = None
+        self.descriptor: Descriptor | None = None
+        self.config_digest: str | None = None
+        self.posture: Posture | None = None
+        self.listening_at: float | None = None
+        self.admitted_at: float | None = None
+
+    def passed(self, stage: Stage, detail: str, **facts: Any) -> None:
+        """Record that `stage` passed and what it showed, and go on to the next."""
+        self.stages += (StageResult(stage, passed=True, detail=detail),)
+        self.facts = replace(self.facts, **facts)
+        order = list(Stage)
+        self.stage = order[min(order.index(stage) + 1, len(order) - 1)]
+
+    def failed(self, rejected: Rejected) -> None:
+        """Record the refusal."""
+        self.stages += (StageResult(rejected.stage, passed=False, detail=rejected.text),)
+        match rejected.stage:
+            case Stage.ARTIFACT | Stage.SPAWN:
+                self.facts = replace(self.facts, artifact_problem=rejected.text)
+            case Stage.SECRETS | Stage.CONFIG | Stage.CONFIGURE:
+                self.facts = replace(self.facts, config_problem=rejected.text)
+            case _:
+                pass
+
+
+class Instance:
+    """A started provider process with everything that belongs to it."""
+
+    def __init__(
+        self, spec: ProviderSpec, process: ProviderProcess, directory: InstanceDirectory, bounds: TimeBounds
+    ) -> None:
+        self.process, self.directory = process, directory
+        self.channel = ProviderChannel(spec.name, directory.socket)
+        self.control = ControlClient(self.channel, bounds)
