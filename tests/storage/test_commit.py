@@ -224,6 +224,28 @@ async def test_a_full_disk_fails_writes_and_loses_nothing(store: SqliteStore) ->
     assert event.sequence == 2
 
 
+async def test_a_failed_transaction_is_nobodys_success(store: SqliteStore) -> None:
+    """When the database refuses the shared transaction nobody is told of a success, and writing goes on."""
+    turn = await running(store)
+    before = store.statistics
+
+    def sabotage(connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA defer_foreign_keys=ON")
+        connection.execute("INSERT INTO checkpoints VALUES ('nowhere', 1, '')")
+
+    async with held_writer(store):
+        tasks: list[asyncio.Task[object]] = [
+            asyncio.create_task(store.commit(say(turn, "x"))),
+            asyncio.create_task(store._writer.run(sabotage)),
+        ]
+        await asyncio.sleep(0)
+    answers = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [StateUnusable, StateUnusable]
+    assert store.statistics.commits == before.commits
+    _, (event,) = await store.commit(say(turn, "x"))
+    assert event.sequence == 2
+
+
 async def test_closing_applies_what_was_handed_over(database: Path) -> None:
     """Closing applies every write that waits, and refuses later ones."""
     store = await SqliteStore.open(database)

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import sqlite3
+import threading
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -240,6 +241,25 @@ async def test_nothing_blocks_the_loop(store: SqliteStore) -> None:
         turn, _ = await store.commit(say(turn, "x"))
         await asyncio.gather(*(store.window(turn, 10) for _ in range(10)))
         await store.events(turn.conversation_id, 0, 10)
+
+
+async def test_closing_answers_the_reads_under_way(database: Path) -> None:
+    """Closing waits for reads under way and leaves neither a connection's thread nor a log file behind."""
+    store = await SqliteStore.open(database)
+    turn = await running(store)
+    before = set(threading.enumerate())
+    reads = [asyncio.create_task(store.turn(turn.turn_id)) for _ in range(20)]
+    await asyncio.sleep(0)
+    await store.close()
+    assert {view.turn for view in await asyncio.gather(*reads)} == {turn}
+    for thread in set(threading.enumerate()) - before:
+        await asyncio.to_thread(thread.join, 5)
+        assert not thread.is_alive()
+    assert [file.name for file in _files(database.parent)] == ["tyrum.db"]
+
+
+def _files(directory: Path) -> list[Path]:
+    return list(directory.iterdir())
 
 
 async def test_cancelled_reads_leave_the_connections_usable(store: SqliteStore) -> None:
