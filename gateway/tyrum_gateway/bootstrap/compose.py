@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import assert_never
 
@@ -204,7 +203,7 @@ def _limits(settings: Settings) -> EngineLimits:
     return EngineLimits(
         turn=TurnLimits(steps=limits.steps_per_turn, attempts=limits.attempts_per_step),
         step_time=limits.step_time,
-        turn_time=timedelta(minutes=30),
+        turn_time=limits.turn_time,
         approval_expiry=settings.approval_expiry,
         queued_per_conversation=limits.queued_per_conversation,
         concurrent_turns=limits.concurrent_turns,

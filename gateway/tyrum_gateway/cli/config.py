@@ -17,7 +17,7 @@ import typer
 from tyrum_gateway.cli.failure import ExitCode, Failure
 from tyrum_gateway.cli.options import Output, sub_app
 from tyrum_gateway.cli.output import Format, emit, say
-from tyrum_gateway.config import ConfigProblems, Problem, check_file, load_settings, locate
+from tyrum_gateway.config import ConfigProblems, Problem, check_file, config_file, load_settings
 from tyrum_gateway.config.schema import json_schema
 from tyrum_gateway.config.show import Effective, effective
 
@@ -44,7 +44,7 @@ def validate(
 
     A problem is one line, `file:line:column: path: message`, and the exit code is then 3.
     """
-    path = locate(config_file=file).config_file
+    path = config_file(file)
     try:
         check_file(path, environment=os.environ)
     except ConfigProblems as problems:
@@ -72,7 +72,7 @@ def schema() -> None:
 def show(file: File = None, output: Output = Format.TEXT) -> None:
     """Print every setting in force and whether the file or a default decided it; secrets are `***`."""
     try:
-        checked = check_file(locate(config_file=file).config_file, environment=os.environ)
+        checked = check_file(config_file(file), environment=os.environ)
     except ConfigProblems as problems:
         raise _told(problems.problems, output) from None
     settings = list(effective(checked.content))

@@ -51,7 +51,10 @@ class Finding:
 @app.command()
 def doctor(
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Configuration. Default: the quickstart.")
+        Path | None,
+        typer.Option(
+            "--config", metavar="FILE", help="Configuration. Default: TYRUM_CONFIG, else the quickstart."
+        ),
     ] = None,
     state_dir: StateDir = None,
     output: Output = Format.TEXT,
@@ -172,10 +175,10 @@ def _unwritable(directory: Path) -> str:
 
 
 def _configuration(config: Path | None) -> Iterator[Finding]:
-    from tyrum_gateway.config import ConfigProblems, check_file, quickstart_path  # noqa: PLC0415 - heavy
+    from tyrum_gateway.config import ConfigProblems, check_file, config_file  # noqa: PLC0415 - heavy
     from tyrum_gateway.config.checks import find_program  # noqa: PLC0415
 
-    path = config or quickstart_path()
+    path = config_file(config)
     try:
         checked = check_file(path, environment=os.environ)
     except ConfigProblems as problems:

@@ -24,7 +24,7 @@ def serve(
     config: Annotated[
         Path | None,
         typer.Option(
-            "--config", metavar="FILE", help="Configuration. Default: the quickstart, no key needed."
+            "--config", metavar="FILE", help="Configuration. Default: TYRUM_CONFIG, else the quickstart."
         ),
     ] = None,
     state_dir: StateDir = None,
@@ -35,10 +35,15 @@ def serve(
     """
     from tyrum_gateway.bootstrap import default_state_dir  # noqa: PLC0415 - heavy
     from tyrum_gateway.bootstrap import serve as serve_gateway  # noqa: PLC0415
-    from tyrum_gateway.config import ConfigProblems, load_settings, quickstart_path  # noqa: PLC0415
+    from tyrum_gateway.config import (  # noqa: PLC0415
+        ConfigProblems,
+        config_file,
+        load_settings,
+        quickstart_path,
+    )
 
     directory = (state_dir or default_state_dir()).absolute()
-    path = config or quickstart_path()
+    path = config_file(config)
     try:
         settings = load_settings(path, environment=os.environ, state_dir=directory)
     except ConfigProblems as problems:
@@ -49,7 +54,7 @@ def serve(
         note("warning: running as root: what agents run without confinement can do everything here")
 
     def ready(serving: "Serving") -> None:
-        _greet(serving, directory, "quickstart" if config is None else str(config))
+        _greet(serving, directory, "quickstart" if path == quickstart_path() else str(path))
 
     try:
         asyncio.run(serve_gateway(settings, version=installed(), ready=ready))

@@ -1,7 +1,7 @@
 """The operator's YAML: loading, validation with positions, secrets."""
 
+from tyrum_gateway.config.environment import config_file
 from tyrum_gateway.config.load import check_file, load_settings, quickstart_path
-from tyrum_gateway.config.locations import Locations, locate
 from tyrum_gateway.config.problems import ConfigProblems, Problem
 from tyrum_gateway.config.secrets import SecretReference, SecretUnavailable, SecretValue
 from tyrum_gateway.config.settings import (
@@ -23,7 +23,6 @@ __all__ = [
     "IsolationProfileSettings",
     "LimitSettings",
     "ListenSettings",
-    "Locations",
     "ModelSettings",
     "OfflineModelSettings",
     "Problem",
@@ -35,7 +34,7 @@ __all__ = [
     "Settings",
     "TcpAddress",
     "check_file",
+    "config_file",
     "load_settings",
-    "locate",
     "quickstart_path",
 ]

@@ -11,8 +11,9 @@ from pydantic_core import ErrorDetails
 
 from tyrum_gateway.config import document
 from tyrum_gateway.config.document import Document, Node, Scalar, Sequence, descend
-from tyrum_gateway.config.model import NAME, SECRET_NAME, ConfigFile
+from tyrum_gateway.config.model import ConfigFile
 from tyrum_gateway.config.problems import Path, Place, Problem, did_you_mean, one_of
+from tyrum_gateway.config.values import NAME, SECRET_NAME
 
 Schema = Mapping[str, Any]
 

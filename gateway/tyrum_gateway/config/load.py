@@ -31,6 +31,7 @@ from tyrum_gateway.config.settings import (
     Settings,
     TcpAddress,
 )
+from tyrum_gateway.config.values import split_tcp
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ def _settings(checked: CheckedFile, environment: AbstractMapping[str, str], stat
         state_dir=state_dir,
         listen=ListenSettings(
             unix=None if content.listen.unix is None else Path(content.listen.unix),
-            tcp=None if content.listen.tcp is None else TcpAddress(*model.split_tcp(content.listen.tcp)),
+            tcp=None if content.listen.tcp is None else TcpAddress(*split_tcp(content.listen.tcp)),
         ),
         secrets=MappingProxyType(
             {
@@ -153,6 +154,7 @@ def _settings(checked: CheckedFile, environment: AbstractMapping[str, str], stat
         limits=LimitSettings(
             steps_per_turn=limits.steps_per_turn,
             attempts_per_step=limits.attempts_per_step,
+            turn_time=parse_duration(limits.turn_time),
             step_time=parse_duration(limits.step_time),
             queued_per_conversation=limits.queued_per_conversation,
             concurrent_turns=limits.concurrent_turns,

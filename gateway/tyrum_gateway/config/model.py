@@ -4,134 +4,32 @@ Strict and closed: no coercion between types, no key beyond those declared, no k
 file means together (references, secrets, exclusive scopes) is checked elsewhere, on the positioned tree.
 """
 
-import ipaddress
-import json
-import pathlib
-import re
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    JsonValue,
-    StringConstraints,
-    Tag,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, StringConstraints, Tag
 
 from tyrum_gateway.config.quantities import Duration, Size
-
-NAME = r"[a-z][a-z0-9_-]{0,62}"
-SECRET_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,63}"  # noqa: S105 - a pattern
-VERSION_RANGE = re.compile(
-    r"\s*(>=|<=|==|!=|>|<)\s*[0-9]+(\.[0-9]+){0,2}\s*(,\s*(>=|<=|==|!=|>|<)\s*[0-9]+(\.[0-9]+){0,2}\s*)*"
+from tyrum_gateway.config.values import (
+    AbsolutePath,
+    AlwaysTrue,
+    Claim,
+    Command,
+    EnvName,
+    FormatVersion,
+    Line,
+    LoopbackAddress,
+    Name,
+    ProviderConfig,
+    RelativePath,
+    RuleId,
+    SecretName,
+    Sha256,
+    SlotName,
+    SocketPath,
+    VersionRange,
 )
+
 DEFAULT_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
-_LONGEST_SOCKET_PATH = 107
-_LARGEST_CONFIG = 64 * 1024
-_TCP = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):([0-9]{1,5})")
-
-
-def split_tcp(text: str) -> tuple[str, int]:
-    """Split `HOST:PORT` or `[HOST]:PORT`.
-
-    Raises:
-        ValueError: it has another form or the port is out of range.
-    """
-    match = _TCP.fullmatch(text)
-    if match is None or int(match[2]) > 65535:
-        raise ValueError("expected HOST:PORT, such as `127.0.0.1:7460`")
-    return match[1].strip("[]"), int(match[2])
-
-
-def _loopback(text: str) -> str:
-    try:
-        host, _ = split_tcp(text)
-    except ValueError as error:
-        raise PydanticCustomError("address", "{why}", {"why": str(error)}) from None
-    try:
-        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
-        raise PydanticCustomError(
-            "not_loopback",
-            "an address other than loopback needs TLS, which this version does not have; "
-            "use 127.0.0.1 or [::1], or reach the gateway through `unix`",
-        )
-    return text
-
-
-def _absolute(text: str) -> str:
-    path = pathlib.PurePosixPath(text)
-    if not path.is_absolute() or ".." in path.parts or "\0" in text:
-        raise PydanticCustomError("path", "expected an absolute path without `..`")
-    return "/" + str(path).lstrip("/")
-
-
-def _socket_path(text: str) -> str:
-    if len(text.encode()) > _LONGEST_SOCKET_PATH:
-        raise PydanticCustomError("path", "a socket path has at most 107 bytes")
-    return _absolute(text)
-
-
-def _inside(text: str) -> str:
-    path = pathlib.PurePosixPath(text)
-    if not text or path.is_absolute() or ".." in path.parts or "\0" in text:
-        raise PydanticCustomError("path", "expected a relative path without `..`")
-    return str(path)
-
-
-def _program(text: str) -> str:
-    if not text or "\0" in text or ("/" in text and not text.startswith("/")):
-        raise PydanticCustomError("path", "expected a program's name without `/`, or an absolute path")
-    return text
-
-
-def _command(items: list[str]) -> list[str]:
-    _program(items[0])
-    if any("\0" in item for item in items):
-        raise PydanticCustomError("nul", "an argument holds a NUL character")
-    return items
-
-
-def _small(config: dict[str, JsonValue]) -> dict[str, JsonValue]:
-    if len(json.dumps(config, ensure_ascii=False, separators=(",", ":")).encode()) > _LARGEST_CONFIG:
-        raise PydanticCustomError("too_large", "at most 64 KiB as JSON")
-    return config
-
-
-def _version_range(text: str) -> str:
-    if not VERSION_RANGE.fullmatch(text):
-        raise PydanticCustomError("version_range", "expected a version range, such as `>=0.1,<1`")
-    return text
-
-
-def _whole(value: object) -> object:
-    # A literal compares by equality alone, which `true` and `1.0` pass.
-    if type(value) is not int:
-        raise PydanticCustomError("version", "not a whole number")
-    return value
-
-
-def _any_true(value: bool) -> bool:  # noqa: FBT001 - pydantic's calling convention
-    if not value:
-        raise PydanticCustomError("any", "only `any: true` means something")
-    return value
-
-
-Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
-SecretName = Annotated[str, StringConstraints(pattern=f"^{SECRET_NAME}$")]
-SlotName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{1,64}$")]
-EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
-Claim = Annotated[str, StringConstraints(pattern=r"^[a-z]+(\.[a-z_]+)+$", max_length=64)]
-RuleId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
-AbsolutePath = Annotated[str, AfterValidator(_absolute)]
-Line = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\r\n]+$")]
 
 
 class Section(BaseModel):
@@ -143,11 +41,11 @@ class Section(BaseModel):
 class Listen(Section):
     """Where clients reach the gateway."""
 
-    unix: Annotated[str, AfterValidator(_socket_path)] | None = Field(
+    unix: SocketPath | None = Field(
         default=None,
         description="Path of the gateway's socket; by default `gateway.sock` in the runtime directory.",
     )
-    tcp: Annotated[str, AfterValidator(_loopback)] | None = Field(
+    tcp: LoopbackAddress | None = Field(
         default=None,
         description="Loopback address to listen on besides the socket, such as `127.0.0.1:7460`; "
         "port 0 takes a free one. Off by default.",
@@ -198,7 +96,7 @@ class Agent(Section):
 
     model: Name = Field(description="Name of a model declared under `models`.")
     policy: Name = Field(description="Name of a rule bundle declared under `policy`.")
-    workspace: Annotated[str, AfterValidator(_inside)] = Field(
+    workspace: RelativePath = Field(
         default="workspaces/default",
         description="Directory the agent works in, below the state directory; created with mode 0700.",
     )
@@ -225,13 +123,13 @@ class Provider(Section):
     """One provider process: how it is started and what it is given."""
 
     kind: Literal["isolation"] = Field(description="Provider kind; `memory` and `context` come later.")
-    command: Annotated[list[str], AfterValidator(_command)] = Field(
+    command: Command = Field(
         min_length=1,
         max_length=64,
         description="Program and arguments, started without a shell. A name without `/` is looked for "
         "beside the gateway's Python interpreter, then on PATH. Never put a secret here.",
     )
-    config: Annotated[dict[str, JsonValue], AfterValidator(_small)] = Field(
+    config: ProviderConfig = Field(
         default={}, description="Settings of the provider itself, checked against the schema it declares."
     )
     secrets: dict[SlotName, SecretName] = Field(
@@ -245,13 +143,13 @@ class Provider(Section):
     deployment: Literal["local_process"] = Field(
         description="How the provider is reached; must agree with the provider's own statement."
     )
-    implementation_version: Annotated[str, AfterValidator(_version_range)] | None = Field(
+    implementation_version: VersionRange | None = Field(
         default=None, description="Versions of the implementation that are admitted, such as `>=0.1,<1`."
     )
     start_timeout: Annotated[str, Duration("100ms", "5m")] = Field(
         default="10s", description="Time from starting the process until it listens."
     )
-    artifact_sha256: Annotated[str, StringConstraints(pattern=r"^(sha256:)?[0-9a-f]{64}$")] | None = Field(
+    artifact_sha256: Sha256 | None = Field(
         default=None,
         description="Pins what the command executes: its digest as `tyrum providers explain` shows it.",
     )
@@ -303,7 +201,7 @@ class PrefixArgument(Section):
 class AnyArgument(Section):
     """One argument, whatever it is."""
 
-    any: Annotated[bool, AfterValidator(_any_true)] = Field(description="Always `true`.")
+    any: AlwaysTrue = Field(description="Always `true`.")
 
 
 def _argument(value: Any) -> str | None:
@@ -345,7 +243,7 @@ class Match(Section):
         "`{prefix: TEXT}` or `{any: true}`. Without it, any arguments.",
     )
     rest: bool = Field(default=False, description="Whether further arguments may follow those of `argv`.")
-    cwd: Annotated[str, AfterValidator(_inside)] | None = Field(
+    cwd: RelativePath | None = Field(
         default=None, description="Working directory, relative to the workspace. Without it, any."
     )
     env: list[EnvName] = Field(
@@ -396,6 +294,9 @@ class Limits(Section):
     attempts_per_step: int = Field(
         default=3, ge=1, le=10, description="Attempts at one model step, after a failure or a restart."
     )
+    turn_time: Annotated[str, Duration("1s", "24h")] = Field(
+        default="30m", description="Time the work on a turn may take between two waits for approval."
+    )
     step_time: Annotated[str, Duration("1s", "1h")] = Field(
         default="5m", description="Time one attempt at a model step may take."
     )
@@ -410,7 +311,7 @@ class Limits(Section):
 class ConfigFile(Section):
     """A Tyrum gateway's configuration."""
 
-    version: Annotated[Literal[1], BeforeValidator(_whole)] = Field(description="Version of this format.")
+    version: FormatVersion = Field(description="Version of this format.")
     listen: Listen = Field(default=Listen(), description="Where clients reach the gateway.")
     storage: Storage = Field(
         default=Storage(),

@@ -102,6 +102,8 @@ class LimitSettings:
 
     steps_per_turn: int
     attempts_per_step: int
+    turn_time: timedelta
+    """For the work on a turn between two waits."""
     step_time: timedelta
     """For one attempt."""
     queued_per_conversation: int

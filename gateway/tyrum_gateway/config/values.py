@@ -1,0 +1,129 @@
+"""The kinds of single values in the configuration file, each with its check.
+
+Invariant: a check says what belongs there and never repeats what is there.
+"""
+
+import ipaddress
+import json
+import pathlib
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, JsonValue, StringConstraints
+from pydantic_core import PydanticCustomError
+
+NAME = r"[a-z][a-z0-9_-]{0,62}"
+SECRET_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,63}"  # noqa: S105 - a pattern
+_VERSION_RANGE = re.compile(
+    r"\s*(>=|<=|==|!=|>|<)\s*[0-9]+(\.[0-9]+){0,2}\s*(,\s*(>=|<=|==|!=|>|<)\s*[0-9]+(\.[0-9]+){0,2}\s*)*"
+)
+_LONGEST_SOCKET_PATH = 107
+_LARGEST_CONFIG = 64 * 1024
+_TCP = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):([0-9]{1,5})")
+
+
+def split_tcp(text: str) -> tuple[str, int]:
+    """Split `HOST:PORT` or `[HOST]:PORT`.
+
+    Raises:
+        ValueError: it has another form or the port is out of range.
+    """
+    match = _TCP.fullmatch(text)
+    if match is None or int(match[2]) > 65535:
+        raise ValueError("expected HOST:PORT, such as `127.0.0.1:7460`")
+    return match[1].strip("[]"), int(match[2])
+
+
+def _loopback(text: str) -> str:
+    try:
+        host, _ = split_tcp(text)
+    except ValueError as error:
+        raise PydanticCustomError("address", "{why}", {"why": str(error)}) from None
+    try:
+        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False
+    if not loopback:
+        raise PydanticCustomError(
+            "not_loopback",
+            "an address other than loopback needs TLS, which this version does not have; "
+            "use 127.0.0.1 or [::1], or reach the gateway through `unix`",
+        )
+    return text
+
+
+def _absolute(text: str) -> str:
+    path = pathlib.PurePosixPath(text)
+    if not path.is_absolute() or ".." in path.parts or "\0" in text:
+        raise PydanticCustomError("path", "expected an absolute path without `..`")
+    return "/" + str(path).lstrip("/")
+
+
+def _socket_path(text: str) -> str:
+    if len(text.encode()) > _LONGEST_SOCKET_PATH:
+        raise PydanticCustomError("path", "a socket path has at most 107 bytes")
+    return _absolute(text)
+
+
+def _inside(text: str) -> str:
+    path = pathlib.PurePosixPath(text)
+    if not text or path.is_absolute() or ".." in path.parts or "\0" in text:
+        raise PydanticCustomError("path", "expected a relative path without `..`")
+    return str(path)
+
+
+def _program(text: str) -> str:
+    if not text or "\0" in text or ("/" in text and not text.startswith("/")):
+        raise PydanticCustomError("path", "expected a program's name without `/`, or an absolute path")
+    return text
+
+
+def _command(items: list[str]) -> list[str]:
+    _program(items[0])
+    if any("\0" in item for item in items):
+        raise PydanticCustomError("nul", "an argument holds a NUL character")
+    return items
+
+
+def _small(config: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    if len(json.dumps(config, ensure_ascii=False, separators=(",", ":")).encode()) > _LARGEST_CONFIG:
+        raise PydanticCustomError("too_large", "at most 64 KiB as JSON")
+    return config
+
+
+def _version_range(text: str) -> str:
+    if not _VERSION_RANGE.fullmatch(text):
+        raise PydanticCustomError("version_range", "expected a version range, such as `>=0.1,<1`")
+    return text
+
+
+def _whole(value: object) -> object:
+    # A literal compares by equality alone, which `true` and `1.0` pass.
+    if type(value) is not int:
+        raise PydanticCustomError("version", "not a whole number")
+    return value
+
+
+def _any_true(value: bool) -> bool:  # noqa: FBT001 - pydantic's calling convention
+    if not value:
+        raise PydanticCustomError("any", "only `any: true` means something")
+    return value
+
+
+Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
+SecretName = Annotated[str, StringConstraints(pattern=f"^{SECRET_NAME}$")]
+SlotName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]{1,64}$")]
+EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")]
+Claim = Annotated[str, StringConstraints(pattern=r"^[a-z]+(\.[a-z_]+)+$", max_length=64)]
+RuleId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
+AbsolutePath = Annotated[str, AfterValidator(_absolute)]
+Line = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\r\n]+$")]
+SocketPath = Annotated[str, AfterValidator(_socket_path)]
+LoopbackAddress = Annotated[str, AfterValidator(_loopback)]
+RelativePath = Annotated[str, AfterValidator(_inside)]
+Command = Annotated[list[str], AfterValidator(_command)]
+ProviderConfig = Annotated[dict[str, JsonValue], AfterValidator(_small)]
+VersionRange = Annotated[str, AfterValidator(_version_range)]
+Sha256 = Annotated[str, StringConstraints(pattern=r"^(sha256:)?[0-9a-f]{64}$")]
+FormatVersion = Annotated[Literal[1], BeforeValidator(_whole)]
+AlwaysTrue = Annotated[bool, AfterValidator(_any_true)]
