@@ -12,13 +12,13 @@ from tyrum_gateway.app.engine import Engine
 from tyrum_gateway.app.identity import Identity
 from tyrum_gateway.app.streams import Streams
 from tyrum_gateway.bootstrap.system import RandomIds, SystemClock
-from tyrum_gateway.config.secrets import SecretReference
+from tyrum_gateway.config.providers import provider_specs
+from tyrum_gateway.config.secrets import SecretReference, SecretValue
 from tyrum_gateway.config.secrets import SecretUnavailable as ReferenceUnavailable
 from tyrum_gateway.config.settings import (
     AgentSettings,
     ModelSettings,
     OfflineModelSettings,
-    ProviderSettings,
     ScriptedModelSettings,
     Settings,
 )
@@ -36,9 +36,7 @@ from tyrum_gateway.tools.process_run import NAME as PROCESS_RUN
 from tyrum_gateway.tools.process_run import ProcessRunTool, RunSettings, SecretUnavailable
 from tyrum_gateway.tools.programs import SearchPath
 from tyrum_gateway.tools.workspace import prepare_workspace
-from tyrum_provider_host.contracts import DeploymentMode, Trust
 from tyrum_provider_host.host import ProviderHost
-from tyrum_provider_host.spec import ProviderSpec, Secret, SecretSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +90,7 @@ def compose(
     clock, ids, streams = SystemClock(), RandomIds(), Streams()
     vault = Vault(settings.secrets, redactor)
     host = ProviderHost(
-        [_spec(provider, vault) for provider in settings.providers.values()],
+        provider_specs(settings, vault.resolve),
         state_dir=settings.state_dir,
         runtime_dir=runtime,
         version=version,
@@ -139,30 +137,19 @@ class Vault:
             SecretUnavailable: The reference leads nowhere now.
         """
         try:
-            value = self._references[name].resolve().reveal()
+            return self.resolve(self._references[name]).reveal()
         except ReferenceUnavailable as error:
             raise SecretUnavailable(str(error)) from None
-        self._redactor.register([value])
+
+    def resolve(self, reference: SecretReference) -> SecretValue:
+        """Resolve a reference and have its value masked from now on.
+
+        Raises:
+            ReferenceUnavailable: It leads nowhere now.
+        """
+        value = reference.resolve()
+        self._redactor.register([value.reveal()])
         return value
-
-    def source(self, name: str) -> SecretSource:
-        """Defer the resolution of a provider's secret until Configure."""
-        return lambda: Secret(self.reveal(name))
-
-
-def _spec(provider: ProviderSettings, vault: Vault) -> ProviderSpec:
-    return ProviderSpec(
-        name=provider.name,
-        kind=provider.kind,
-        command=provider.command,
-        config=provider.config,
-        secrets={slot: vault.source(name) for slot, name in provider.secrets.items()},
-        implementation_range=provider.implementation_version,
-        trust=Trust(provider.trust),
-        deployment=DeploymentMode(provider.deployment),
-        start_timeout=provider.start_timeout.total_seconds(),
-        artifact_sha256=provider.artifact_sha256,
-    )
 
 
 def _model(settings: ModelSettings) -> Model:

@@ -5,23 +5,31 @@ Invariant: the file alone decides; a secret is resolved when the host projects i
 
 from collections.abc import Callable
 
-from tyrum_gateway.config.secrets import SecretReference, SecretUnavailable
+from tyrum_gateway.config.secrets import SecretReference, SecretUnavailable, SecretValue
 from tyrum_gateway.config.settings import ProviderSettings, Settings
-from tyrum_provider_host import DeploymentMode, ProviderSpec, Secret, SecretUnresolved, Trust
+from tyrum_provider_host import DeploymentMode, ProviderSpec, Secret, SecretSource, SecretUnresolved, Trust
+
+Reveal = Callable[[SecretReference], SecretValue]
+"""Resolves a reference; raises SecretUnavailable when it leads nowhere."""
 
 
-def provider_specs(settings: Settings) -> tuple[ProviderSpec, ...]:
-    """Describe every provider of the file to the host, in the order of the file."""
-    return tuple(_spec(provider, settings) for provider in settings.providers.values())
+def provider_specs(settings: Settings, reveal: Reveal = SecretReference.resolve) -> tuple[ProviderSpec, ...]:
+    """Describe every provider of the file to the host, in the order of the file.
+
+    Args:
+        settings: The checked file.
+        reveal: Called when the host projects a secret, with its reference.
+    """
+    return tuple(_spec(provider, settings, reveal) for provider in settings.providers.values())
 
 
-def _spec(provider: ProviderSettings, settings: Settings) -> ProviderSpec:
+def _spec(provider: ProviderSettings, settings: Settings, reveal: Reveal) -> ProviderSpec:
     return ProviderSpec(
         name=provider.name,
         kind=provider.kind,
         command=provider.command,
         config=provider.config,
-        secrets={slot: _resolver(settings.secrets[name]) for slot, name in provider.secrets.items()},
+        secrets={slot: _source(settings.secrets[name], reveal) for slot, name in provider.secrets.items()},
         implementation_range=provider.implementation_version,
         trust=Trust(provider.trust),
         deployment=DeploymentMode(provider.deployment),
@@ -30,10 +38,10 @@ def _spec(provider: ProviderSettings, settings: Settings) -> ProviderSpec:
     )
 
 
-def _resolver(reference: SecretReference) -> Callable[[], Secret]:
+def _source(reference: SecretReference, reveal: Reveal) -> SecretSource:
     def resolve() -> Secret:
         try:
-            return Secret(reference.resolve().reveal())
+            return Secret(reveal(reference).reveal())
         except SecretUnavailable as error:
             raise SecretUnresolved(str(error)) from None
 
