@@ -8,6 +8,7 @@ import json
 import os
 import secrets
 import signal
+import socket
 import string
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -147,7 +148,7 @@ class Provider:
         runtime = self.root / f"run-{secrets.token_hex(4)}"
         for directory in (self.state_dir, runtime, self.workspace):
             directory.mkdir(mode=0o700, exist_ok=True)
-        socket = runtime / "s"
+        path = runtime / "s"
         token = secrets.token_bytes(32)
         self.bearer = Credentials.derive(token).bearer
         self.log = self.root / "provider.log"
@@ -160,7 +161,7 @@ class Provider:
                 stdout=log,
                 stderr=log,
                 env={
-                    "TYRUM_PROVIDER_SOCKET": str(socket),
+                    "TYRUM_PROVIDER_SOCKET": str(path),
                     "TYRUM_PROVIDER_INSTANCE_ID": new_id("inst"),
                     "TYRUM_PROVIDER_STATE_DIR": str(self.state_dir),
                     "TYRUM_PROVIDER_RUNTIME_DIR": str(runtime),
@@ -171,11 +172,11 @@ class Provider:
         assert self.process.stdin is not None
         self.process.stdin.write(base64.urlsafe_b64encode(token).rstrip(b"=") + b"\n")
         await self.process.stdin.drain()
-        await until(lambda: socket.exists() or self.process.returncode is not None, "the socket")
+        await until(lambda: _listens(path) or self.process.returncode is not None, "the socket")
         assert self.process.returncode is None, self.log.read_text()
         options = (("grpc.default_authority", "localhost"), ("grpc.use_local_subchannel_pool", 1))
         self.channel = grpc.aio.insecure_channel(
-            f"unix:{socket}", options=options, interceptors=[_Unary(self.bearer), _Stream(self.bearer)]
+            f"unix:{path}", options=options, interceptors=[_Unary(self.bearer), _Stream(self.bearer)]
         )
         self.control = control_pb2_grpc.ProviderControlServiceStub(self.channel)  # type: ignore[assignment]
         self.isolation = isolation_pb2_grpc.IsolationServiceStub(self.channel)  # type: ignore[assignment]
@@ -322,6 +323,15 @@ class Provider:
         parent = psutil.Process(pid).parent()
         assert parent is not None
         return parent
+
+
+def _listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as attempt:
+        try:
+            attempt.connect(str(path))
+        except OSError:
+            return False
+    return True
 
 
 class _Unary(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[type-arg]

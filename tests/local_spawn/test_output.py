@@ -94,6 +94,24 @@ async def test_many_followers_see_the_same(provider: Provider) -> None:
     assert all(output.data == expected and output.eofs == 1 for output in outputs)
 
 
+async def test_quiet_followers_starve_nobody(provider: Provider) -> None:
+    """Dozens of followers of a silent stream, come and gone, do not hold up a reader of the other one."""
+    process = await provider.start(provider.shell("exec sleep 60"))
+
+    async def follow() -> None:
+        await provider.read(process, stream=pb.OUTPUT_STREAM_STDERR, follow=True)
+
+    followers = [asyncio.ensure_future(follow()) for _ in range(30)]
+    await asyncio.wait(followers, timeout=0.2)
+    for follower in followers[:15]:
+        follower.cancel()
+    output = await asyncio.wait_for(provider.read(process), 5)
+    assert (output.data, output.eofs) == (b"", 0)
+    await provider.cancel(process, grace=0)
+    ended = await asyncio.gather(*followers, return_exceptions=True)
+    assert ended[15:] == [None] * 15
+
+
 async def test_what_the_spool_dropped_is_stated_exactly(provider: Provider) -> None:
     """Beyond its cap the spool keeps head and newest bytes; the gap is one exact number and the rest exact."""
     block = bytes(range(256)) * 256

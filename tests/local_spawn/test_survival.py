@@ -112,11 +112,11 @@ async def test_an_unfinished_record_without_supervisor_is_lost(tmp_path: Path) -
     """A journal alone proves a begun run: LOST, and the process that has the supervisor's id now is not touched."""
     operation, process = new_id("op"), new_id("proc")
     async with Provider.started(tmp_path) as provider:
-        decoy = await provider.start(provider.shell("exec sleep 60"))
+        decoy = await provider.start(provider.spec("/bin/sleep", "60"))
         decoy_pid = next(
             child.pid
             for child in provider.spawner().children(recursive=True)
-            if child.cmdline()[:1] == ["sleep"]
+            if child.cmdline() == ["/bin/sleep", "60"]
         )
         journal = Journal(
             operation_id=operation,

@@ -11,9 +11,6 @@ from tyrum_local_spawn.supervision.frames import PREFIX_BYTES, Frame, Kind, body
 from tyrum_local_spawn.supervision.order import Order, to_head
 from tyrum_local_spawn.supervision.record import Cause, ExitRecord, Refusal, decode_exit
 
-_MAX_READS = 8
-"""Readers of one run that are served at the same time; a supervisor buffers no more chunks than this."""
-
 
 class SupervisorGone(Exception):
     """The supervisor does not answer any more: the run has ended, or its record must be asked."""
@@ -54,7 +51,6 @@ class SupervisorLink:
         self._reader = reader
         self._writer = writer
         self._reads: dict[int, asyncio.Future[Chunk]] = {}
-        self._reading = asyncio.Semaphore(_MAX_READS)
         self._next_request = 0
         self._gone = False
 
@@ -113,21 +109,22 @@ class SupervisorLink:
         Raises:
             SupervisorGone: the run has ended; its spool is on disk.
         """
-        async with self._reading:
-            if self._gone:
-                raise SupervisorGone
-            self._next_request += 1
-            request = self._next_request
-            answer: asyncio.Future[Chunk] = asyncio.get_running_loop().create_future()
-            self._reads[request] = answer
-            try:
-                self._send(
-                    Kind.READ,
-                    {"request": request, "stream": stream, "offset": offset, "limit": limit, "wait": wait},
-                )
-                return await answer
-            finally:
-                self._reads.pop(request, None)
+        if self._gone:
+            raise SupervisorGone
+        self._next_request += 1
+        request = self._next_request
+        answer: asyncio.Future[Chunk] = asyncio.get_running_loop().create_future()
+        self._reads[request] = answer
+        try:
+            self._send(
+                Kind.READ,
+                {"request": request, "stream": stream, "offset": offset, "limit": limit, "wait": wait},
+            )
+            return await answer
+        finally:
+            del self._reads[request]
+            if answer.cancelled() and not self._gone:
+                self._send(Kind.FORGET, {"request": request})
 
     def cancel(self, cause: Cause, grace: float | None) -> None:
         """Ask for the end of the tree: SIGTERM, then SIGKILL after `grace` seconds (None: the order's)."""

@@ -4,7 +4,7 @@ Invariant: without gaps each piece begins where the one before ended; a gap is s
 the end of an ended stream is stated once, on the last piece.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from tyrum_local_spawn.failures import Invalid
@@ -24,7 +24,7 @@ class OutputPiece:
 
 async def read_output(
     runs: Runs, process_id: ProcessId, stream: int, offset: int, *, follow: bool
-) -> AsyncIterator[OutputPiece]:
+) -> AsyncGenerator[OutputPiece, None]:
     """Yield a stream's retained bytes from `offset` on; `follow` waits for more until the stream has ended.
 
     Without `follow`, a running process yields what there was when the reading began.

@@ -180,7 +180,7 @@ class Runs:
             await asyncio.shield(run.starting)  # the start goes on when the caller leaves
         if run.end is not None and run.end.cause is Cause.START_FAILED:
             raise _failure(run.end.refusal or Refusal.INTERNAL, run.end.detail, "spec")
-        return run.view()
+        return await self._with_evidence(run)
 
     def _admit(self, request: StartRequest) -> None:
         """Check everything that forbids a new run, before anything of it exists."""

@@ -1,7 +1,7 @@
 """IsolationService on the wire: checks, delegates, and turns every failure into its registered reason."""
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Any, TypeAlias
 
 import grpc.aio
@@ -90,9 +90,10 @@ class IsolationService(isolation_pb2_grpc.IsolationServiceServicer):
             convert.read_context(request, self._provider_id)
             process_id = convert.read_process_id(request.process_id)
             stream = convert.read_stream(request.stream)
-            pieces = read_output(self._open, process_id, stream, request.offset, follow=request.follow)
-            async for piece in pieces:
-                yield convert.output_message(piece)
+            reading = read_output(self._open, process_id, stream, request.offset, follow=request.follow)
+            async with aclosing(reading) as pieces:
+                async for piece in pieces:
+                    yield convert.output_message(piece)
 
     async def CancelProcess(  # noqa: N802
         self, request: pb.CancelProcessRequest, context: Context

@@ -25,6 +25,7 @@ class Kind(IntEnum):
     START = 1
     CANCEL = 2
     READ = 3
+    FORGET = 4
 
     STARTED = 16
     REFUSED = 17

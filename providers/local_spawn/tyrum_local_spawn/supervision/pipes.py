@@ -93,6 +93,10 @@ class OutputPipe:
         if self.spool.total > wanted.offset and self._flush_at is None:
             self._flush_at = now + FLUSH_SECONDS
 
+    def forget(self, request: int) -> None:
+        """Drop a reader that went away."""
+        self.waiting = [wanted for wanted in self.waiting if wanted.request != request]
+
     def due(self, now: float) -> list[Wanted]:
         """Take the readers whose bytes are enough or have waited long enough."""
         late = self._flush_at is not None and now >= self._flush_at

@@ -12,6 +12,7 @@ import select
 import signal
 import socket
 import time
+from collections import deque
 from typing import Final
 
 from tyrum_local_spawn.supervision import tree
@@ -29,6 +30,8 @@ _SWEEP_SECONDS: Final = 0.01
 _FAREWELL_SECONDS: Final = 5.0
 _READ_BYTES: Final = 1024 * 1024
 _RECEIVE_BYTES: Final = 64 * 1024
+_UNSENT_BYTES: Final = 1024 * 1024
+"""Readers wait for their answers while more than this waits for the provider to take it."""
 
 
 class Run:
@@ -42,6 +45,7 @@ class Run:
         launcher: Launcher,
         streams: tuple[OutputPipe, ...],
         wakeup: int,
+        recorded_at_ns: int,
     ) -> None:
         self._order = order
         self._provider: socket.socket | None = provider
@@ -52,7 +56,7 @@ class Run:
         self._wakeup = wakeup
 
         self._began = time.monotonic()
-        self._began_at_ns = time.time_ns()
+        self._began_at_ns = recorded_at_ns
         self._ended = self._began
         self._cause: Cause | None = None
         self._status: tuple[int | None, int | None] | None = None
@@ -62,6 +66,7 @@ class Run:
 
         self._buffer = memoryview(bytearray(_READ_BYTES))
         self._unsent = bytearray()
+        self._deferred: deque[tuple[OutputPipe, Wanted]] = deque()
         self._poll = select.poll()
         provider.setblocking(False)  # noqa: FBT003 - the standard library's signature
         self._poll.register(provider, select.POLLIN | select.POLLRDHUP)
@@ -237,10 +242,16 @@ class Run:
                     stream.want(wanted, now)
                 else:
                     self._answer(stream, wanted)
+            case Kind.FORGET:
+                for stream in self._streams:
+                    stream.forget(head["request"])
             case _:
                 raise FrameError(f"a provider does not send {frame.kind.name}")
 
     def _answer(self, stream: OutputPipe, wanted: Wanted) -> None:
+        if len(self._unsent) > _UNSENT_BYTES:
+            self._deferred.append((stream, wanted))
+            return
         total = stream.spool.total
         offset = min(wanted.offset, total)
         piece = stream.spool.read(offset, wanted.limit)
@@ -267,6 +278,8 @@ class Run:
             self._lost_provider()
             return
         del self._unsent[:sent]
+        while self._deferred and len(self._unsent) <= _UNSENT_BYTES:
+            self._answer(*self._deferred.popleft())
         wanted = select.POLLIN | select.POLLRDHUP | (select.POLLOUT if self._unsent else 0)
         self._poll.modify(self._provider, wanted)
 

@@ -151,7 +151,7 @@ class _Supervisor:
         recorded = time.time_ns()
         try:
             target = open_target(order)
-            self._begin(order, target, streams)
+            self._begin(order, target, streams, recorded)
         except Refused as refused:
             self._launcher.discard()
             self._workplace.remove()
@@ -165,7 +165,9 @@ class _Supervisor:
         for stream in streams:
             stream.release_write_end()
         target.close()
-        run = Run(order, self._provider, self._splitter, self._launcher, streams, self._prepared.wakeup)
+        run = Run(
+            order, self._provider, self._splitter, self._launcher, streams, self._prepared.wakeup, recorded
+        )
         run.loop()
         data = self._workplace.conclude(run.record())
         run.farewell(pack(Kind.ENDED, {}, data))
@@ -182,7 +184,7 @@ class _Supervisor:
             for frame in self._splitter.feed(data):
                 return from_head(frame.head, frame.blob) if frame.kind is Kind.START else None
 
-    def _begin(self, order: Order, target: Target, streams: tuple[OutputPipe, ...]) -> None:
+    def _begin(self, order: Order, target: Target, streams: tuple[OutputPipe, ...], recorded: int) -> None:
         """Do everything that must hold before the command may execute."""
         stdin = _stdin(order.stdin)
         stdio = (stdin, streams[0].write_fd, streams[1].write_fd)
@@ -202,7 +204,7 @@ class _Supervisor:
                     supervisor_pid=os.getpid(),
                     run_uid=os.getuid() if order.run_as is None else order.run_as.uid,
                     spool_bytes=order.spool_bytes,
-                    recorded_at_ns=time.time_ns(),
+                    recorded_at_ns=recorded,
                 )
             )
             self._launcher.await_ready()
