@@ -43,7 +43,7 @@ class Listen(Section):
 
     unix: SocketPath | None = Field(
         default=None,
-        description="Path of the gateway's socket; by default `gateway.sock` in the runtime directory.",
+        description="Path of the gateway's socket; by default one of its own in the runtime directory.",
     )
     tcp: LoopbackAddress | None = Field(
         default=None,

@@ -26,7 +26,7 @@ class ListenSettings:
     """Where clients reach the gateway."""
 
     unix: Path | None
-    """None: `gateway.sock` in the runtime directory."""
+    """None: one of its own in the runtime directory."""
     tcp: TcpAddress | None
 
 
