@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 TYRUM = Path(sys.executable).parent / "tyrum"
+SHIPPED = (str(TYRUM), "serve")
+"""How an operator starts a gateway."""
 
 _START_SECONDS = 20.0
 _STOP_SECONDS = 15.0
@@ -31,6 +33,8 @@ class RunningGateway:
     environment: Mapping[str, str] = field(default_factory=dict)
     address: str = ""
     boot_id: str = ""
+    launcher: tuple[str, ...] = SHIPPED
+    """What is started; a test may compose a gateway of its own that takes the same options."""
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -64,7 +68,7 @@ class RunningGateway:
         Raises:
             NotServing: It ended, or did not announce itself within 20 s.
         """
-        command = [str(TYRUM), "serve", "--state-dir", str(self.state_dir)]
+        command = [*self.launcher, "--state-dir", str(self.state_dir)]
         if self.config is not None:
             command += ["--config", str(self.config)]
         with self._log_file.open("ab") as log:

@@ -1,0 +1,1 @@
+"""The gateway as a whole: real processes, sockets and databases."""
