@@ -55,7 +55,7 @@ Global___OperationContext: _TypeAlias = OperationContext  # noqa: Y015
 @_typing.final
 class Binding(_message.Message):
     """Binding is the kernel's choice of a provider for one operation or resource. A provider refuses a
-    call whose binding names another provider id, profile or contract major (FIELD_INVALID).
+    call whose binding names another provider id or contract major (FIELD_INVALID).
     """
 
     DESCRIPTOR: _descriptor.Descriptor
