@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import stat
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -196,6 +197,18 @@ async def test_noise_disturbs_nothing(place: Place) -> None:
         status = admitted(host, "noisy")
         assert sum(map(len, status.log)) < 200 * 8300
         assert not any("\x1b" in line for line in status.log)
+
+
+async def test_a_flood_of_output_leaves_the_host_responsive(place: Place) -> None:
+    """A process that writes lines as fast as it can takes less than a third of the host's time."""
+    flooding = spec("good", name="flood", command=("/usr/bin/yes",), start_timeout=600.0)
+    async with ProviderHost(
+        [flooding], state_dir=place.state, runtime_dir=place.runtime, bounds=FAST
+    ) as host:
+        await eventually(lambda: host.status("flood").log and "dropped" in host.status("flood").log[-1])
+        used = time.process_time()
+        await asyncio.sleep(1.0)
+        assert time.process_time() - used < 0.3
 
 
 async def test_admits_concurrently(place: Place) -> None:

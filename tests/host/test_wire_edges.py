@@ -156,6 +156,9 @@ async def test_log_masks_secrets_across_writes_and_cuts() -> None:
     for padding in range(8 * 1024 - 50, 8 * 1024 + 10, 7):
         lines = await logged(b"a" * padding + secret.encode() + b"\n", secrets=(secret,))
         assert "s3cr" not in "".join(lines)
+    shifted = secret.encode() * 200 + b"a" * 400 + secret.encode()
+    for cut in range(0, 60, 3):
+        assert "s3cr" not in "".join(await logged(b"b" * cut + shifted, secrets=(secret,)))
     lines = await logged(b"one: first-half\nsecond-half\n", secrets=("first-half\nsecond-half",))
     assert lines == ("stderr: one: ***", "stderr: ***")
 

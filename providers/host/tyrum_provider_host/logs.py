@@ -15,10 +15,11 @@ from tyrum_provider_host.spec import MASK
 MAX_LINES = 200
 MAX_LINE_BYTES = 8 * 1024
 KEPT_BYTES_PER_SECOND = 64 * 1024
-DRAINED_BYTES_PER_SLICE = 1024 * 1024
-SLICE_SECONDS = 0.1
+DRAIN_PAUSE = 0.01
+_LAST_BYTES = 1024 * 1024
 _READ_BYTES = 64 * 1024
 _SHORTEST_REDACTED = 4
+_CHEAPEST_LINE = 64
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -63,19 +64,26 @@ class LogRing:
         """Bytes of the longest masked value."""
         return len(self._secrets[0]) if self._secrets else 0
 
-    def add(self, stream: str, line: bytes) -> None:
-        """Keep one line, unless the rate limit is exceeded."""
+    def exhausted(self) -> bool:
+        """Tell whether the rate limit leaves no room for another line now."""
         now = asyncio.get_running_loop().time()
         self._allowance = min(
             KEPT_BYTES_PER_SECOND, self._allowance + (now - self._refilled) * KEPT_BYTES_PER_SECOND
         )
         self._refilled = now
-        if len(line) > self._allowance:
+        return self._allowance < _CHEAPEST_LINE
+
+    def add(self, stream: str, line: bytes, *, cut: bool = False) -> None:
+        """Keep one line, unless the rate limit is exceeded; `cut` says that its end is missing."""
+        if self.exhausted() or len(line) > self._allowance:
             self._dropped += len(line)
             return
-        self._allowance -= len(line) + 1
+        self._allowance -= max(len(line), _CHEAPEST_LINE)
         for secret in self._secrets:
             line = line.replace(secret, MASK.encode())
+        if cut:
+            # What a cut left of a secret stands at the very end, and is shorter than the secret.
+            line = line[: len(line) - self.longest_secret]
         text = sanitise(line.decode("utf-8", "replace"), MAX_LINE_BYTES)
         self._lines.append(f"{stream}: {text}")
 
@@ -92,8 +100,6 @@ class LogReader:
         self._loop = asyncio.get_running_loop()
         self._partial = bytearray()
         self._skipping = False
-        self._slice_end = 0.0
-        self._slice_bytes = 0
         self._resume: asyncio.TimerHandle | None = None
         self._open = True
         os.set_blocking(descriptor, False)
@@ -103,21 +109,17 @@ class LogReader:
         """Take what is there without waiting, then close the pipe. Idempotent."""
         if not self._open:
             return
-        self._slice_end, self._slice_bytes = self._loop.time() + SLICE_SECONDS, 0
-        while self._open and self._slice_bytes < DRAINED_BYTES_PER_SLICE:
+        for _ in range(_LAST_BYTES // _READ_BYTES):
             if not self._read():
                 break
         self._finish()
 
     def _readable(self) -> None:
-        now = self._loop.time()
-        if now >= self._slice_end:
-            self._slice_end, self._slice_bytes = now + SLICE_SECONDS, 0
         self._read()
-        if self._open and self._slice_bytes >= DRAINED_BYTES_PER_SLICE:
-            # A provider that floods is slowed down here, so that it cannot take the host's only loop.
+        if self._open and self._ring.exhausted():
+            # A provider that floods is slowed down to one pipe buffer a pause: it must not take the loop.
             self._loop.remove_reader(self._descriptor)
-            self._resume = self._loop.call_at(self._slice_end, self._continue)
+            self._resume = self._loop.call_later(DRAIN_PAUSE, self._continue)
 
     def _continue(self) -> None:
         self._resume = None
@@ -134,36 +136,40 @@ class LogReader:
         if not data:
             self._finish()
             return False
-        self._slice_bytes += len(data)
         self._split(data)
         return True
 
     def _split(self, data: bytes) -> None:
-        # A cut must not leave the beginning of a secret behind, so the kept part ends that much earlier.
         capacity = MAX_LINE_BYTES + self._ring.longest_secret
-        *complete, rest = data.split(b"\n")
-        for piece in complete:
+        position = 0
+        while position < len(data):
+            if self._ring.exhausted():
+                # Cheap on purpose: a flood must not cost the loop a line at a time.
+                self._ring.drop(len(self._partial) + len(data) - position)
+                self._partial.clear()
+                self._skipping = not data.endswith(b"\n")
+                return
+            newline = data.find(b"\n", position)
+            end = len(data) if newline < 0 else newline
+            piece, position = data[position:end], end + 1
             if self._skipping:
-                self._ring.drop(len(piece) + 1)
+                self._ring.drop(len(piece))
+            else:
+                self._partial += piece
+                if newline >= 0 or len(self._partial) > capacity:
+                    self._flush(capacity)
+                    self._skipping = newline < 0
+            if newline >= 0:
                 self._skipping = False
-                continue
-            self._partial += piece
-            self._flush(capacity)
-        if self._skipping:
-            self._ring.drop(len(rest))
-            return
-        self._partial += rest
-        if len(self._partial) > capacity:
-            self._flush(capacity)
-            self._skipping = True
 
     def _flush(self, capacity: int) -> None:
         line = bytes(self._partial)
         self._partial.clear()
-        if len(line) > capacity:
+        cut = len(line) > capacity
+        if cut:
             self._ring.drop(len(line) - MAX_LINE_BYTES)
             line = line[:capacity]
-        self._ring.add(self._stream, line)
+        self._ring.add(self._stream, line, cut=cut)
 
     def _finish(self) -> None:
         if not self._open:
