@@ -39,6 +39,11 @@ def test_order_of_members_does_not_matter(value: dict[str, Any]) -> None:
     assert canonical_json(dict(reversed(value.items()))) == canonical_json(value)
 
 
+def test_members_are_sorted_by_utf_16() -> None:
+    """Order follows the standard's code units, where a character beyond the first plane comes early."""
+    assert canonical_json({"\ufb33": 1, "\U0001f600": 2}) == '{"\U0001f600":2,"\ufb33":1}'
+
+
 @pytest.mark.parametrize("value", [1.5, float("nan"), {"a": [1.0]}, object(), {"a": {1}}])
 def test_what_has_no_one_form_is_refused(value: Any) -> None:
     """Fractions and foreign types are errors, never approximations."""

@@ -68,9 +68,8 @@ def test_registered_secrets_never_appear(stream: io.StringIO, console: bool) -> 
     redactor.register([SECRET, "shorter"])
     configure_logging(redactor, stream=stream, console=console)
     log = structlog.get_logger("tyrum.test")
-    log.info(
-        f"x{SECRET}y", a=[SECRET, {"b": (SECRET,)}], c={SECRET: 1}, d=ValueError(SECRET), e=SECRET.encode()
-    )
+    event = f"x{SECRET}y"
+    log.info(event, a=[SECRET, {"b": (SECRET,)}], c={SECRET: 1}, d=ValueError(SECRET), e=SECRET.encode())
     try:
         raise ValueError(SECRET)
     except ValueError:
