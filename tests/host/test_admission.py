@@ -138,6 +138,7 @@ async def test_environment_holds_documented_names_only(place: Place, monkeypatch
         found = environment_of(pid)
         socket = found["TYRUM_PROVIDER_SOCKET"]
         assert set(found) == {
+            "GRPC_ENABLE_FORK_SUPPORT",
             "HTTPS_PROXY",
             "LANG",
             "PATH",

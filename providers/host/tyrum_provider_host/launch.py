@@ -145,6 +145,8 @@ def environment(
         "PATH": _PATH,
         "LANG": _LANG,
         "TMPDIR": os.fspath(directory.temporary),
+        # Children of a provider crash in gRPC's fork handlers; the variable counts before the first import.
+        "GRPC_ENABLE_FORK_SUPPORT": "0",
         **allowed,
         "TYRUM_PROVIDER_SOCKET": os.fspath(directory.socket),
         "TYRUM_PROVIDER_INSTANCE_ID": instance_id,
