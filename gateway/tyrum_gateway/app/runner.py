@@ -22,7 +22,7 @@ from tyrum_gateway.domain.approval import Approval
 from tyrum_gateway.domain.binding import Binding
 from tyrum_gateway.domain.errors import KernelBug, ModelUnavailable, TyrumError
 from tyrum_gateway.domain.ids import BindingId, CallId, OperationId, ProcessId
-from tyrum_gateway.domain.model import StepEnd, TextDelta
+from tyrum_gateway.domain.model import CallRequest, StepEnd, TextDelta
 from tyrum_gateway.domain.ports import Ids, Store
 from tyrum_gateway.domain.process import ProcessResult
 from tyrum_gateway.domain.prompt import WINDOW, assemble
@@ -140,11 +140,12 @@ class TurnRunner:
             async with aclosing(self._agent.model.generate(prompt)) as events:
                 async for event in events:
                     match event:
-                        case TextDelta(new):
+                        case TextDelta(emitted):
+                            new = _well_formed(emitted)
                             text.append(new)
                             self._streams.delta(turn.conversation_id, attempt, new)
                         case StepEnd(requests):
-                            calls = await self._proposals.decide(turn, requests)
+                            calls = await self._proposals.decide(turn, [_readable(item) for item in requests])
                             return StepGenerated(turn.step, turn.attempt, "".join(text), calls)
         raise ModelUnavailable("the model's answer broke off", retryable=True)
 
@@ -252,6 +253,15 @@ class TurnRunner:
 
     async def _reload(self, turn: Turn) -> Turn:
         return (await self._store.turn(turn.turn_id)).turn
+
+
+def _readable(request: CallRequest) -> CallRequest:
+    return CallRequest(_well_formed(request.tool), _well_formed(request.arguments))
+
+
+def _well_formed(text: str) -> str:
+    """Replace lone surrogates, which a model can emit and neither a store nor a wire can hold."""
+    return text.encode(errors="replace").decode()
 
 
 def _process_ended(result: ProcessResult | None) -> ProcessEnded | None:

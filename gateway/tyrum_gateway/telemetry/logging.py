@@ -24,6 +24,10 @@ class Level(StrEnum):
     ERROR = "error"
 
 
+_CHATTY = ("alembic",)
+"""Libraries whose information is noise to operators."""
+
+
 def configure_logging(
     redactor: Redactor,
     *,
@@ -69,6 +73,8 @@ def configure_logging(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(logging.WARNING)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
