@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.support import cli_reference
 from tests.support.gateway import TYRUM, RunningGateway, client_environment, serving
+from tyrum_gateway import cli
+from tyrum_gateway.cli.topics import ENVIRONMENT
 
 _NO_ID = "0" * 26
 
@@ -92,7 +95,7 @@ def test_a_permitted_call_shows_its_stations(gateway: RunningGateway) -> None:
 
 def test_command_output_never_reaches_the_terminal_raw(gateway: RunningGateway) -> None:
     """Escape sequences that a command prints are shown as text, in every form of output."""
-    for form in ("text", "json", "jsonl"):
+    for form in ("text", "json"):
         run = gateway.tyrum("chat", r"/run printf '\033[2J\233owned\r\n'", "-o", form)
         assert run.returncode == 0
         assert "owned" in run.stdout
@@ -189,7 +192,6 @@ def test_providers_are_listed_and_explained(gateway: RunningGateway) -> None:
         ("conversations", "list"),
         ("approvals", "list", "--all"),
         ("providers", "list"),
-        ("providers", "explain", "local"),
         ("doctor",),
     ],
     ids=" ".join,
@@ -350,3 +352,22 @@ def test_help_is_quick_and_imports_nothing_heavy() -> None:
     mistyped = subprocess.run([str(TYRUM), "aproval"], capture_output=True, text=True, check=False)
     assert mistyped.returncode == 2
     assert "Did you mean 'approvals'?\nhint: tyrum --help" in mistyped.stderr
+
+
+def test_the_reference_page_is_current() -> None:
+    """docs/reference/cli.md says what the commands say."""
+    assert cli_reference.PATH.read_text(encoding="utf-8") == cli_reference.reference(), (
+        "run `python -m tests.support.cli_reference` and commit the result"
+    )
+
+
+def test_the_environment_topic_names_every_variable_that_is_read() -> None:
+    """A TYRUM_ variable that the command line reads is explained by `tyrum help environment`."""
+    sources = Path(cli.__file__).parent.glob("*.py")
+    read = {
+        name
+        for path in sources
+        for name in re.findall(r'"(TYRUM_[A-Z_]+\w)"', path.read_text(encoding="utf-8"))
+    }
+    assert read <= set(ENVIRONMENT)
+    assert read

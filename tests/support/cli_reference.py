@@ -19,8 +19,8 @@ _INTRODUCTION = """\
 
 Generated from the commands themselves by `python -m tests.support.cli_reference`; a test keeps it current.
 
-`tyrum` is a gRPC client of the gateway like any other, plus the commands that start and check one. Errors go to
-stderr as `error: …`, with what can be done about it as `hint: …`. `tyrum COMMAND --help` shows what is below.
+`tyrum` is a gRPC client of the gateway like any other, plus the commands that start and check one. Errors go
+to stderr as `error: …`, with what can be done about it as `hint: …`. `tyrum COMMAND --help` shows the same.
 """
 
 

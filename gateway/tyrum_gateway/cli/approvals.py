@@ -49,7 +49,7 @@ def approve(
     digest: Annotated[
         str, typer.Option(metavar="sha256:…", help="Digest that was shown; refused when it is another.")
     ] = "",
-    reason: Annotated[str, typer.Option(help="Why, for the record.")] = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the record.")] = "",
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
@@ -67,7 +67,7 @@ def approve(
 @app.command()
 def deny(
     approval: ApprovalArgument,
-    reason: Annotated[str, typer.Option(help="Why; told to the agent.")] = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; told to the agent.")] = "",
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,

@@ -20,7 +20,7 @@ app = sub_app("Talk to an agent.")
 def chat(
     text: Annotated[
         str | None,
-        typer.Argument(metavar="[TEXT]", help="The message; `-` reads it from stdin. Without it: a prompt."),
+        typer.Argument(metavar="TEXT", help="The message; `-` reads it from stdin. Without it: a prompt."),
     ] = None,
     conversation: Annotated[
         str, typer.Option("--conversation", "-c", metavar="ID", help="Continue this conversation.")

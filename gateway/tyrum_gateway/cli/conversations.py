@@ -15,7 +15,7 @@ ConversationArgument = Annotated[str, typer.Argument(metavar="CONVERSATION", hel
 
 @app.command("list")
 def list_conversations(
-    limit: Annotated[int, typer.Option(min=1, help="Show at most this many.")] = 50,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Show at most this many.")] = 50,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
@@ -42,7 +42,7 @@ def show(
 @app.command()
 def watch(
     conversation: ConversationArgument,
-    after: Annotated[int, typer.Option(min=0, help="Last sequence already seen.")] = 0,
+    after: Annotated[int, typer.Option(metavar="SEQUENCE", min=0, help="Last sequence already seen.")] = 0,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
@@ -56,7 +56,7 @@ def watch(
 @app.command()
 def cancel(
     turn: Annotated[str, typer.Argument(metavar="TURN", help="Id, such as turn_….")],
-    reason: Annotated[str, typer.Option(help="Why, for the transcript.")] = "",
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the transcript.")] = "",
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,

@@ -4,7 +4,6 @@ Invariant: it never outlives the demonstration.
 """
 
 import asyncio
-import os
 import sys
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator
@@ -50,7 +49,6 @@ class DemoGateway:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={name: value for name, value in os.environ.items() if name != "TYRUM_TOKEN_FILE"},
             )
         try:
             async with asyncio.timeout(_START_SECONDS):

@@ -50,7 +50,7 @@ TOPICS = {"exit-codes": exit_codes, "environment": environment, "output": output
 
 @app.command()
 def topic(
-    name: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Without it: the list.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Without it: the list.")] = None,
 ) -> None:
     """Explain a topic: exit-codes, environment or output."""
     if name is None:
@@ -59,4 +59,8 @@ def topic(
         print(TOPICS[name]())
     else:
         known = ", ".join(TOPICS)
-        raise Failure(f"unknown topic `{name}`", hint=f"one of: {known}", code=ExitCode.USAGE)
+        raise Failure(
+            f"unknown topic `{name}`",
+            hint=f"one of: {known}; for commands: tyrum COMMAND --help",
+            code=ExitCode.USAGE,
+        )

@@ -1,0 +1,69 @@
+"""`tyrum demo` shows what it claims, and leaves nothing behind however it ends."""
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.gateway import TYRUM, client_environment
+from tyrum_gateway.cli.demo_story import verify
+from tyrum_gateway.cli.failure import Failure
+
+
+@pytest.mark.slow
+def test_the_demonstration_shows_every_section_and_tidies_up(tmp_path: Path) -> None:
+    """All seven sections are shown in order, whatever gateway the environment names, and no file stays."""
+    environment = client_environment(tmp_path / "nowhere") | {
+        "TMPDIR": str(tmp_path),
+        "TYRUM_TOKEN_FILE": "/dev/null",
+        "TYRUM_CONFIG": "/dev/null",
+    }
+    run = subprocess.run(
+        [str(TYRUM), "demo"],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=55,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr + run.stdout
+    headings = [line for line in run.stdout.splitlines() if line.startswith("== ")]
+    assert [heading[3] for heading in headings] == list("1234567")
+    for expected in ("provisional", "[process.run waiting]", "not on this machine", "byte for byte the same"):
+        assert expected in run.stdout
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("tyrum-demo-")]
+
+
+def test_a_demonstration_that_is_ended_takes_its_gateway_along(tmp_path: Path) -> None:
+    """SIGTERM in the middle ends the gateway and removes its state."""
+    environment = client_environment(tmp_path) | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        [str(TYRUM), "demo"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as demo:
+        gateway = announced(tmp_path)
+        demo.send_signal(signal.SIGTERM)
+        assert demo.wait(30) == 128 + signal.SIGTERM
+    assert not psutil.pid_exists(gateway)
+    assert not list(tmp_path.glob("tyrum-demo-*"))
+
+
+def announced(directory: Path) -> int:
+    """Poll until the demonstration's gateway has announced itself; return its process id."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        for path in directory.glob("tyrum-demo-*/state/gateway.json"):
+            return int(json.loads(path.read_text(encoding="utf-8"))["pid"])
+        time.sleep(0.02)
+    raise AssertionError(f"no gateway below {list(directory.iterdir())}")
+
+
+def test_a_section_that_does_not_hold_ends_the_demonstration() -> None:
+    """What is claimed and not seen is a failure with its reason."""
+    verify(True, "never said")
+    with pytest.raises(Failure, match="the demonstration failed: it did not ask"):
+        verify(False, "it did not ask")
