@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import structlog
 
-from tyrum_gateway.telemetry.logging import Level, configure_logging
+from tyrum_gateway.telemetry.logging import OWN, configure_logging
 from tyrum_gateway.telemetry.redaction import MASK, Redactor
 
 SECRET = "s3cr3t-value"
@@ -22,8 +22,12 @@ def untouched() -> Iterator[None]:
     """Leave the process's logging as it was found."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    own = {name: logging.getLogger(name).level for name in OWN}
     yield
-    root.handlers[:], root.level = handlers, level
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    for name, before in own.items():
+        logging.getLogger(name).setLevel(before)
     structlog.reset_defaults()
 
 
@@ -53,12 +57,14 @@ def test_libraries_take_the_same_road(stream: io.StringIO) -> None:
     """Records of the standard library are JSON lines that name their logger, and are redacted too."""
     redactor = Redactor()
     redactor.register([SECRET])
-    configure_logging(redactor, stream=stream, level=Level.WARNING)
-    logging.getLogger("tyrum_provider_host.supervisor").warning("said %s", SECRET)
-    logging.getLogger("grpc").info("unseen")
-    (event,) = lines(stream)
-    assert (event["logger"], event["level"]) == ("tyrum_provider_host.supervisor", "warning")
-    assert event["event"] == f"said {MASK}"
+    configure_logging(redactor, stream=stream)
+    logging.getLogger("tyrum_provider_host.supervisor").info("said %s", SECRET)
+    logging.getLogger("alembic.runtime").info("unseen")
+    logging.getLogger("alembic.runtime").warning("seen")
+    ours, theirs = lines(stream)
+    assert (ours["logger"], ours["level"]) == ("tyrum_provider_host.supervisor", "info")
+    assert ours["event"] == f"said {MASK}"
+    assert (theirs["logger"], theirs["event"]) == ("alembic.runtime", "seen")
 
 
 @pytest.mark.parametrize("console", [False, True])
@@ -83,7 +89,9 @@ def test_registered_secrets_never_appear(stream: io.StringIO, console: bool) -> 
 def test_fields_named_like_secrets_are_masked_whole(stream: io.StringIO) -> None:
     """Whatever a field called `token`, `Authorization` or the like holds is not written, at any depth."""
     configure_logging(Redactor(), stream=stream)
-    structlog.get_logger("t").info("call", token="abc", request={"Authorization": ["Bearer abc"]}, count=1)
+    structlog.get_logger("tyrum.t").info(
+        "call", token="abc", request={"Authorization": ["Bearer abc"]}, count=1
+    )
     (event,) = lines(stream)
     assert (event["token"], event["request"], event["count"]) == (MASK, {"Authorization": MASK}, 1)
 
@@ -100,13 +108,13 @@ def test_configuring_twice_writes_once(stream: io.StringIO) -> None:
     """The last configuration counts alone."""
     configure_logging(Redactor(), stream=io.StringIO())
     configure_logging(Redactor(), stream=stream)
-    structlog.get_logger("t").warning("once")
+    structlog.get_logger("tyrum.t").warning("once")
     assert len(lines(stream)) == 1
 
 
 def test_module_loggers_follow_a_later_configuration(stream: io.StringIO) -> None:
     """A logger that was made at import time is configured by whoever assembles the process."""
-    log = structlog.get_logger("early")
+    log = structlog.get_logger("tyrum.early")
     configure_logging(Redactor(), stream=stream)
     log.info("late")
     assert lines(stream)[0]["event"] == "late"

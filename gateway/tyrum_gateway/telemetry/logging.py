@@ -14,6 +14,9 @@ import structlog
 
 from tyrum_gateway.telemetry.redaction import Redactor
 
+OWN = ("tyrum", "tyrum_gateway", "tyrum_provider_host")
+"""Loggers of this project that write in the gateway's process, with all below them."""
+
 
 class Level(StrEnum):
     """The least severe events that are written."""
@@ -39,7 +42,7 @@ def configure_logging(
 
     Args:
         redactor: Masks secrets, last before rendering.
-        level: The least severe events that are written.
+        level: The least severe events that are written; of foreign libraries at least warnings.
         stream: Where to; standard error by default.
         console: Readable lines instead of JSON; by default exactly when the stream is a terminal.
     """
@@ -72,12 +75,16 @@ def configure_logging(
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level.upper())
+    severity = logging.getLevelNamesMapping()[level.upper()]
+    # Libraries narrate at `info` what is news to their authors only.
+    root.setLevel(max(severity, logging.WARNING))
+    for name in OWN:
+        logging.getLogger(name).setLevel(severity)
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.WARNING)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        wrapper_class=structlog.make_filtering_bound_logger(severity),
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
