@@ -76,6 +76,14 @@ async def test_admits_through_every_stage(place: Place) -> None:
         assert lease.generation == 1
 
 
+async def test_waits_for_what_a_predecessor_still_holds(place: Place) -> None:
+    """A provider that cannot be configured yet and says so is configured a little later."""
+    specs = [own("busy_at_first", name="busy")]
+    async with ProviderHost(specs, state_dir=place.state, runtime_dir=place.runtime, bounds=FAST) as host:
+        assert await host.wait_settled(SETTLE)
+        admitted(host, "busy")
+
+
 async def test_stop_leaves_nothing(place: Place) -> None:
     """After stop there is no process, no instance directory and no lease; the state directory remains."""
     notices: list[ExitNotice] = []

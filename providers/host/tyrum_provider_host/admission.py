@@ -57,7 +57,7 @@ async def admit(
         descriptor = await check_descriptor(contract, record, instance, previous_provider_id)
         check_trust(spec, descriptor, record)
         check_implementation(spec, descriptor, record)
-        await check_configuration(spec, descriptor, record, instance)
+        await check_configuration(spec, host, descriptor, record, instance)
         await _settle(spec, host, contract, record, instance)
     except (CallError, ContractViolation) as error:
         raise Rejected(

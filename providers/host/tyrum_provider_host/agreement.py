@@ -4,14 +4,19 @@ Invariant: contract, descriptor and operator agree on every value that more than
 any secret is resolved.
 """
 
+import asyncio
+from collections.abc import Mapping
+
 from tyrum_provider_host import config as configs
 from tyrum_provider_host.contracts import KindContract
 from tyrum_provider_host.descriptor import Descriptor, DescriptorError
-from tyrum_provider_host.errors import CallError, Effect, ProviderError
-from tyrum_provider_host.record import AdmissionRecord, Instance
+from tyrum_provider_host.errors import CallError, Effect, ProviderError, Transient
+from tyrum_provider_host.record import AdmissionRecord, HostFacts, Instance
 from tyrum_provider_host.rejection import AUTHOR, OPERATOR, Rejected, Stage, listed
 from tyrum_provider_host.spec import ProviderSpec, Secret
 from tyrum_provider_host.version import ImplementationRange
+
+_RETRY_INTERVAL = 0.1
 
 
 class SecretUnresolved(ProviderError):
@@ -109,7 +114,7 @@ def check_implementation(spec: ProviderSpec, descriptor: Descriptor, record: Adm
 
 
 async def check_configuration(
-    spec: ProviderSpec, descriptor: Descriptor, record: AdmissionRecord, instance: Instance
+    spec: ProviderSpec, host: HostFacts, descriptor: Descriptor, record: AdmissionRecord, instance: Instance
 ) -> None:
     """Validate and apply the configuration, and project the secrets.
 
@@ -151,9 +156,7 @@ async def check_configuration(
     secrets = _resolved(spec)
     record.ring.redact(secret.reveal() for secret in secrets.values())
     try:
-        applied = await instance.control.configure(
-            prepared.canonical, prepared.digest, secrets, provider_name=spec.name
-        )
+        applied = await _applied(spec, prepared, secrets, instance, within=host.bounds.configure)
     except CallError as error:
         raise Rejected(
             Stage.CONFIGURE,
@@ -174,6 +177,31 @@ async def check_configuration(
         )
     record.config_digest = prepared.digest
     record.passed(Stage.CONFIGURE, f"{prepared.digest} applied", applied_config=applied)
+
+
+async def _applied(
+    spec: ProviderSpec,
+    prepared: configs.PreparedConfig,
+    secrets: Mapping[str, Secret],
+    instance: Instance,
+    *,
+    within: float,
+) -> str:
+    """Configure, again while the provider says that it cannot yet.
+
+    After the death of a gateway its provider may hold the state directory for some seconds more.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + within
+    while True:
+        try:
+            return await instance.control.configure(
+                prepared.canonical, prepared.digest, secrets, provider_name=spec.name
+            )
+        except Transient:
+            if loop.time() >= deadline:
+                raise
+        await asyncio.sleep(_RETRY_INTERVAL)
 
 
 def _resolved(spec: ProviderSpec) -> dict[str, Secret]:
