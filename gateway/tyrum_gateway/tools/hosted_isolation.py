@@ -71,7 +71,9 @@ class HostedIsolation:
         self._provider = provider
         self._profile = profile
         self._required = required_claims
+        # Both hold for one revision of the host: every change of a provider makes another.
         self._cached: tuple[int, Candidate, Boundary] | None = None
+        self._connected: tuple[int, IsolationClient, str] | None = None
 
     def candidate(self) -> Candidate:
         """Return what would be bound now.
@@ -247,13 +249,14 @@ class HostedIsolation:
         """
         if execution.candidate is None:
             raise KernelBug("an operation of a provider has no binding", operation=execution.operation_id)
-        client = self._host.isolation(self._provider)
-        descriptor = self._host.status(self._provider).descriptor
+        revision = self._host.revision
+        if self._connected is None or self._connected[0] != revision:
+            client = self._host.isolation(self._provider)
+            descriptor = self._host.status(self._provider).descriptor
+            self._connected = revision, client, descriptor.provider_id if descriptor else ""
+        _, client, provider_id = self._connected
         bound = execution.candidate
-        if descriptor is None or (descriptor.provider_id, self._profile) != (
-            bound.provider_id,
-            bound.profile,
-        ):
+        if (provider_id, self._profile) != (bound.provider_id, bound.profile):
             raise HostUnavailable(
                 self._provider, f"the operation is bound to `{bound.provider_id}`, profile `{bound.profile}`"
             )

@@ -4,12 +4,12 @@ Two texts never look the same: quoting doubles backslashes whenever it escapes a
 """
 
 import shlex
-import unicodedata
 
 
 def is_plain(text: str) -> bool:
     """Tell whether every character shows itself, the space included."""
-    return all(_plain(character) for character in text)
+    # Exactly the categories Other and Separator, but for the space, are not printable.
+    return text.isprintable()
 
 
 def quoted(text: str) -> str:
@@ -17,7 +17,11 @@ def quoted(text: str) -> str:
     if is_plain(text):
         return shlex.quote(text)
     inner = "".join(
-        f"\\{character}" if character in {"\\", "'"} else character if _plain(character) else code(character)
+        f"\\{character}"
+        if character in {"\\", "'"}
+        else character
+        if character.isprintable()
+        else code(character)
         for character in text
     )
     return f"$'{inner}'"
@@ -29,7 +33,3 @@ def code(character: str) -> str:
     if number < 0x100:
         return f"\\x{number:02x}"
     return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"
-
-
-def _plain(character: str) -> bool:
-    return character == " " or unicodedata.category(character)[0] not in {"C", "Z"}
