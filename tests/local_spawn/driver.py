@@ -11,6 +11,7 @@ import signal
 import socket
 import string
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,8 +57,7 @@ def seconds(value: float) -> duration_pb2.Duration:
 
 def reason_of(error: grpc.aio.AioRpcError) -> str:
     """Return the reason of an error, which must carry exactly one ErrorInfo of the right domain."""
-    info = info_of(error)
-    return info.reason
+    return str(info_of(error).reason)
 
 
 def info_of(error: grpc.aio.AioRpcError) -> error_details_pb2.ErrorInfo:
@@ -86,10 +86,10 @@ async def refused(call: Any) -> str:
 
 async def until(holds: Callable[[], object], what: str, timeout: float = 10.0) -> None:
     """Poll until a condition holds."""
-    async with asyncio.timeout(timeout):
-        while not holds():
-            await asyncio.sleep(0.01)
-    assert holds(), what
+    give_up = time.monotonic() + timeout
+    while not holds():
+        assert time.monotonic() < give_up, f"{what} did not come within {timeout:g} s"
+        await asyncio.sleep(0.01)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,21 +112,24 @@ class Provider:
     config: Mapping[str, Any] = field(default_factory=dict)
     process: asyncio.subprocess.Process = field(init=False)
     channel: grpc.aio.Channel = field(init=False)
-    control: "control_pb2_grpc.ProviderControlServiceAsyncStub" = field(init=False)
-    isolation: "isolation_pb2_grpc.IsolationServiceAsyncStub" = field(init=False)
+    control: control_pb2_grpc.ProviderControlServiceStub = field(init=False)
+    isolation: isolation_pb2_grpc.IsolationServiceStub = field(init=False)
     bearer: str = field(init=False)
     log: Path = field(init=False)
 
     @property
     def state_dir(self) -> Path:
+        """The state directory, which outlives instances."""
         return self.root / "state"
 
     @property
     def runs(self) -> Path:
+        """Where the records are."""
         return self.state_dir / "runs"
 
     @property
     def workspace(self) -> Path:
+        """The workspace that specs name by default."""
         return self.root / "workspace"
 
     @classmethod
@@ -134,6 +137,7 @@ class Provider:
     async def started(
         cls, root: Path, config: Mapping[str, Any] | None = None, *, configure: bool = True
     ) -> AsyncIterator[Self]:
+        """Run an instance for the length of the block; commands run as the gateway's user by default."""
         provider = cls(root, {"run_as": "gateway_user"} if config is None else config)
         await provider.launch()
         try:
@@ -178,11 +182,12 @@ class Provider:
         self.channel = grpc.aio.insecure_channel(
             f"unix:{path}", options=options, interceptors=[_Unary(self.bearer), _Stream(self.bearer)]
         )
-        self.control = control_pb2_grpc.ProviderControlServiceStub(self.channel)  # type: ignore[assignment]
-        self.isolation = isolation_pb2_grpc.IsolationServiceStub(self.channel)  # type: ignore[assignment]
+        self.control = control_pb2_grpc.ProviderControlServiceStub(self.channel)
+        self.isolation = isolation_pb2_grpc.IsolationServiceStub(self.channel)
 
-    async def configure(self, config: Mapping[str, Any] | None = None) -> None:
-        raw = json.dumps(self.config if config is None else config).encode()
+    async def configure(self) -> None:
+        """Apply the configuration."""
+        raw = json.dumps(self.config).encode()
         await self.control.Configure(
             control_pb2.ConfigureRequest(
                 config=raw,
@@ -259,22 +264,26 @@ class Provider:
         return (await self.wait(await self.start(spec, operation=operation))).result
 
     async def get(self, process: pb.Process | str) -> pb.Process:
+        """Return the present state."""
         request = pb.GetProcessRequest(context=context(), process_id=_id(process))
         return (await self.isolation.GetProcess(request, timeout=DEADLINE)).process
 
     async def resolve(self, operation: str) -> pb.ResolveOperationResponse:
+        """Ask what became of an operation."""
         request = pb.ResolveOperationRequest(context=context(), operation_id=operation)
         return await self.isolation.ResolveOperation(request, timeout=DEADLINE)
 
     async def cancel(
         self, process: pb.Process | str, grace: float | None = None
     ) -> pb.ProcessState.ValueType:
+        """Ask for the end and return the state at the acknowledgement."""
         request = pb.CancelProcessRequest(
             context=context(), process_id=_id(process), grace=None if grace is None else seconds(grace)
         )
         return (await self.isolation.CancelProcess(request, timeout=DEADLINE)).state
 
     async def release(self, process: pb.Process | str) -> None:
+        """Free an ended process."""
         request = pb.ReleaseProcessRequest(context=context(), process_id=_id(process))
         await self.isolation.ReleaseProcess(request, timeout=DEADLINE)
 
@@ -334,7 +343,7 @@ def _listens(path: Path) -> bool:
     return True
 
 
-class _Unary(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[type-arg]
+class _Unary(grpc.aio.UnaryUnaryClientInterceptor):
     def __init__(self, bearer: str) -> None:
         self._bearer = bearer
 
@@ -342,7 +351,7 @@ class _Unary(grpc.aio.UnaryUnaryClientInterceptor):  # type: ignore[type-arg]
         return await continuation(_with_bearer(details, self._bearer), request)
 
 
-class _Stream(grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[type-arg]
+class _Stream(grpc.aio.UnaryStreamClientInterceptor):
     def __init__(self, bearer: str) -> None:
         self._bearer = bearer
 
@@ -353,7 +362,9 @@ class _Stream(grpc.aio.UnaryStreamClientInterceptor):  # type: ignore[type-arg]
 def _with_bearer(details: grpc.aio.ClientCallDetails, bearer: str) -> grpc.aio.ClientCallDetails:
     metadata = grpc.aio.Metadata(*(details.metadata or ()))
     metadata.add("authorization", f"Bearer {bearer}")
-    return details._replace(metadata=metadata)
+    return grpc.aio.ClientCallDetails(
+        details.method, details.timeout, metadata, details.credentials, details.wait_for_ready
+    )
 
 
 def limits(wall: float = 30, output: int = 1 << 40, grace: float = 1) -> pb.ProcessLimits:

@@ -11,6 +11,7 @@ from google.rpc import error_details_pb2, status_pb2
 
 from tests.local_spawn.driver import Provider, new_id, reason_of, refused, until
 from tyrum.isolation.v1 import isolation_pb2 as pb
+from tyrum.provider.v1 import control_pb2
 from tyrum_local_spawn.supervision.spawner import IDLE_SUPERVISORS
 
 MIB = 1024 * 1024
@@ -73,11 +74,16 @@ async def test_a_hundred_cycles_leave_nothing(tmp_path: Path) -> None:
     async with Provider.started(tmp_path) as provider:
         me = psutil.Process(provider.process.pid)
 
-        async def settled() -> tuple[int, int, int, int]:
-            await until(lambda: len(provider.spawner().children()) == IDLE_SUPERVISORS, "idle supervisors")
-            await until(lambda: len(list(provider.runs.iterdir())) == IDLE_SUPERVISORS, "directories")
-            spawner = provider.spawner()
-            return me.num_fds(), spawner.num_fds(), len(me.children(recursive=True)), me.num_threads()
+        def idle() -> bool:
+            supervisors = provider.spawner().children()
+            return (
+                len(supervisors) == len(list(provider.runs.iterdir())) == IDLE_SUPERVISORS
+                and sum(len(one.children()) for one in supervisors) == IDLE_SUPERVISORS
+            )
+
+        def occupied() -> tuple[int, int, int, int]:
+            children = me.children(recursive=True)
+            return me.num_fds(), provider.spawner().num_fds(), len(children), me.num_threads()
 
         async def cycle() -> None:
             process = await provider.wait(await provider.start(provider.shell("echo x")))
@@ -86,19 +92,17 @@ async def test_a_hundred_cycles_leave_nothing(tmp_path: Path) -> None:
 
         for _ in range(10):
             await cycle()
-        before = await settled()
+        await until(idle, "rest")
+        before = occupied()
         memory = me.memory_info().rss
         for _ in range(100):
             await cycle()
-        after = await settled()
-        assert after == before
+        await until(lambda: idle() and occupied() == before, f"what was before, {before}")
         assert me.memory_info().rss - memory < 8 * MIB
 
 
 async def test_probe_answers_while_everything_is_taken(tmp_path: Path) -> None:
     """Probe and health stay quick while the declared places are full of floods."""
-    from tyrum.provider.v1 import control_pb2  # noqa: PLC0415
-
     async with Provider.started(tmp_path, {"run_as": "gateway_user", "max_concurrent": 4}) as provider:
         for _ in range(4):
             await provider.start(provider.shell("exec cat /dev/zero"))

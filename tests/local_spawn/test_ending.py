@@ -44,7 +44,7 @@ def pids(path: Path) -> list[int]:
 
 
 async def test_a_stubborn_tree_is_ended(provider: Provider) -> None:
-    """Cancelling ends a tree that ignores SIGTERM and left group and session, within grace and two seconds."""
+    """Cancelling ends a tree that ignores SIGTERM and left group and session, in grace and two seconds."""
     path = provider.workspace / new_id("pids")
     process = await provider.start(provider.python(STUBBORN, str(path)))
     await until(lambda: len(pids(path)) >= 5, "the tree")
@@ -80,7 +80,7 @@ async def test_a_shorter_grace_overtakes_a_longer_one(provider: Provider) -> Non
 
 
 async def test_the_first_cause_stays(provider: Provider) -> None:
-    """Cancelling twice, and after the end, is acknowledged and changes nothing; an unknown id is NOT_FOUND."""
+    """Cancelling again and after the end is acknowledged and changes nothing; unknown ids are NOT_FOUND."""
     process = await provider.start(provider.shell("exit 3"))
     first = await provider.wait(process)
     assert await provider.cancel(process) == pb.PROCESS_STATE_ENDED
@@ -177,7 +177,7 @@ while time.monotonic() < end:
 
 
 async def test_waiting_is_bounded_and_harmless(provider: Provider) -> None:
-    """A wait that expires says so, an abandoned one leaves the process alone, and many get the same answer."""
+    """A wait that expires says so, an abandoned one does no harm, and many get the same answer."""
     process = await provider.start(provider.shell("echo on; sleep 0.8"))
     assert await refused(provider.wait(process, timeout=0)) == "WAIT_EXPIRED"
     assert await refused(provider.wait(process, timeout=0.05)) == "WAIT_EXPIRED"

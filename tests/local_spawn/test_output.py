@@ -77,7 +77,13 @@ async def test_reading_a_running_process_does_not_wait(provider: Provider) -> No
 
 async def test_small_writes_are_coalesced(provider: Provider) -> None:
     """Thousands of tiny writes reach a follower in far fewer chunks, each flushed within a moment."""
-    script = "import os, time\nfor i in range(2000):\n    os.write(1, b'x')\n    if i % 100 == 0: time.sleep(0.005)"
+    script = """
+import os, time
+for i in range(2000):
+    os.write(1, b'x')
+    if i % 100 == 0:
+        time.sleep(0.005)
+"""
     process = await provider.start(provider.python(script))
     output = await provider.read(process, follow=True)
     assert output.data == b"x" * 2000
@@ -113,7 +119,7 @@ async def test_quiet_followers_starve_nobody(provider: Provider) -> None:
 
 
 async def test_what_the_spool_dropped_is_stated_exactly(provider: Provider) -> None:
-    """Beyond its cap the spool keeps head and newest bytes; the gap is one exact number and the rest exact."""
+    """Beyond its cap the spool keeps head and newest bytes, and states the gap as one exact number."""
     block = bytes(range(256)) * 256
     script = (
         "import os\nblock = bytes(range(256)) * 256\nfor i in range(480): os.write(1, block[i:] + block[:i])"
@@ -155,7 +161,7 @@ for i in range(3000):
 
 @pytest.mark.slow
 async def test_a_gibibyte_passes_in_bounded_memory(provider: Provider) -> None:
-    """One GiB: exit 0, total and digest exact, head and tail exact, spool capped, at most 32 MiB more memory."""
+    """One GiB: exit 0, total, digest, head and tail exact, spool capped, at most 32 MiB more memory."""
     script = """
 import os
 block = bytes(range(256)) * 4096

@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
 import pytest
 
 from tests.local_spawn.driver import DEADLINE, Provider, gone, info_of, new_id, refused, until
@@ -20,7 +21,7 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can change u
 
 
 async def test_every_claim_is_not_enforced(tmp_path: Path) -> None:
-    """Each claim of the registry is reported once, as NOT_ENFORCED, with the reason and the limits of ending trees."""
+    """Each registered claim is NOT_ENFORCED with its reason, and the notes say how far ending goes."""
     async with Provider.started(tmp_path) as provider:
         posture = await provider.isolation.GetPosture(pb.GetPostureRequest(), timeout=DEADLINE)
         assert {claim.name for claim in posture.claims} == set(NOT_ENFORCED)
@@ -74,28 +75,26 @@ async def test_the_descriptor_promises_what_exists(tmp_path: Path) -> None:
         assert await refused(call) == "NOT_CONFIGURED"
 
 
-@pytest.mark.parametrize(
-    ("config", "path"),
-    [
-        ({"run_as": "nobody"}, "/run_as"),
-        ({"run_as": {"uid": 0, "gid": 0}}, "/run_as"),
-        ({"run_as": {"uid": 5}}, "/run_as"),
-        ({"run_as": "gateway_user", "max_concurrent": 0}, "/max_concurrent"),
-        ({"run_as": "gateway_user", "max_concurrent": 257}, "/max_concurrent"),
-        ({"run_as": "gateway_user", "spool_bytes_per_stream": 1000}, "/spool_bytes_per_stream"),
-        ({"run_as": "gateway_user", "spool_bytes_total": 2 << 20}, "/spool_bytes_total"),
-        ({"run_as": "gateway_user", "retention_seconds": 1}, "/retention_seconds"),
-        ({"run_as": "gateway_user", "test_mode": True}, "/test_mode"),
-    ],
-)
-async def test_a_wrong_configuration_is_named_by_place(
-    tmp_path: Path, config: dict[str, Any], path: str
-) -> None:
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"run_as": "nobody"}, "/run_as"),
+    ({"run_as": {"uid": 0, "gid": 0}}, "/run_as"),
+    ({"run_as": {"uid": 5}}, "/run_as"),
+    ({"run_as": "gateway_user", "max_concurrent": 0}, "/max_concurrent"),
+    ({"run_as": "gateway_user", "max_concurrent": 257}, "/max_concurrent"),
+    ({"run_as": "gateway_user", "spool_bytes_per_stream": 1000}, "/spool_bytes_per_stream"),
+    ({"run_as": "gateway_user", "spool_bytes_total": 2 << 20}, "/spool_bytes_total"),
+    ({"run_as": "gateway_user", "retention_seconds": 1}, "/retention_seconds"),
+    ({"run_as": "gateway_user", "test_mode": True}, "/test_mode"),
+]
+
+
+async def test_a_wrong_configuration_is_named_by_place(tmp_path: Path) -> None:
     """Every wrong value is found by ValidateConfig under its own path."""
     async with Provider.started(tmp_path, configure=False) as provider:
-        request = control_pb2.ValidateConfigRequest(config=json.dumps(config).encode())
-        answer = await provider.control.ValidateConfig(request, timeout=DEADLINE)
-        assert path in {violation.path for violation in answer.violations}
+        for config, path in WRONG:
+            request = control_pb2.ValidateConfigRequest(config=json.dumps(config).encode())
+            answer = await provider.control.ValidateConfig(request, timeout=DEADLINE)
+            assert path in {violation.path for violation in answer.violations}, config
 
 
 def test_root_must_say_as_whom_commands_run() -> None:
@@ -112,7 +111,7 @@ def test_root_must_say_as_whom_commands_run() -> None:
 
 @needs_root
 async def test_another_user_runs_the_commands(tmp_path: Path) -> None:
-    """With run_as root's commands have that user's ids, no groups, no access to root's files, and still die."""
+    """With run_as, commands have that user's ids, no groups, no access to root's files, and still die."""
     config = {"run_as": {"uid": 54321, "gid": 54322}}
     async with Provider.started(tmp_path, config) as provider:
         os.chown(provider.workspace, 54321, 54322)
@@ -130,8 +129,6 @@ async def test_another_user_runs_the_commands(tmp_path: Path) -> None:
         await provider.cancel(process, grace=0)
         assert (await provider.wait(process)).result.tree_empty
         os.chown(provider.workspace, 0, 0)
-        import grpc.aio  # noqa: PLC0415
-
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await provider.start(provider.shell("exit 0"), operation=(operation := new_id("op")))
         assert info_of(caught.value).metadata["field"] == "spec.cwd"

@@ -20,7 +20,7 @@ from tyrum_local_spawn.supervision.spool import MIN_SPOOL_BYTES, Layout, Spool, 
 def test_a_spool_gives_back_what_it_took(
     tmp_path_factory: pytest.TempPathFactory, cap: int, sizes: list[int], asked: int
 ) -> None:
-    """Whatever sizes the writes have, every held byte reads back exactly and every other counts as dropped."""
+    """Whatever sizes writes have, every held byte reads back exactly and every other counts as dropped."""
     fd = os.open(tmp_path_factory.mktemp("spool"), os.O_DIRECTORY)
     try:
         spool = Spool(fd, "stdout", cap)

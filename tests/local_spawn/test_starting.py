@@ -116,6 +116,9 @@ async def test_a_required_claim_starts_nothing(provider: Provider) -> None:
     await until(
         lambda: len(provider.spawner().children()) == IDLE_SUPERVISORS, "a full set of idle supervisors"
     )
+    await until(
+        lambda: len(provider.spawner().children(recursive=True)) == 2 * IDLE_SUPERVISORS, "their children"
+    )
     before = sorted(child.pid for child in provider.spawner().children(recursive=True))
     operation = new_id("op")
     for claims in (["fs.read"], ["res.time"], ["not.registered"]):
@@ -207,14 +210,19 @@ async def test_a_swapped_workspace_is_noticed(provider: Provider) -> None:
     assert (await provider.run(spec)).exit_code == 0
     path.rename(f"{path}.old")
     operation = new_id("op")
-    for make in (
-        lambda: None,
-        lambda: path.symlink_to(f"{path}.old"),
-        lambda: (path.unlink(), path.mkdir()),
-        lambda: (path.rmdir(), path.write_text("")),
-    ):
-        make()
-        assert await refused(provider.start(spec, operation=operation)) == "WORKSPACE_CHANGED"
+    for kind in ("missing", "link", "directory", "file"):
+        match kind:
+            case "link":
+                path.symlink_to(f"{path}.old")
+            case "directory":
+                path.unlink()
+                path.mkdir()
+            case "file":
+                path.rmdir()
+                path.write_text("")
+            case _:
+                pass
+        assert await refused(provider.start(spec, operation=operation)) == "WORKSPACE_CHANGED", kind
     assert not (provider.runs / operation).exists()
 
 
@@ -316,7 +324,7 @@ INVALID: list[tuple[str, Callable[[pb.StartProcessRequest], None]]] = [
 
 
 async def test_every_broken_limit_is_named_by_its_field(provider: Provider) -> None:
-    """Each field of a start outside its stated limits is FIELD_INVALID with its path, and nothing is recorded."""
+    """Each field outside its stated limits is FIELD_INVALID with its path, and nothing is recorded."""
     before = sorted(path.name for path in provider.runs.iterdir() if path.name.startswith("op_"))
     for field, change in INVALID:
         request = pb.StartProcessRequest(

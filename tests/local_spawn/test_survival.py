@@ -1,7 +1,7 @@
 """What is left when a process of ours dies: a dead tree, a truthful record, and no second run."""
 
+import asyncio
 import os
-import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +15,14 @@ from tests.local_spawn.driver import DEADLINE, Provider, gone, new_id, reason_of
 from tests.local_spawn.test_ending import STUBBORN, pids
 from tyrum.isolation.v1 import isolation_pb2 as pb
 from tyrum.provider.v1 import control_pb2
-from tyrum_local_spawn.supervision.record import Journal, decode_journal, encode_journal
+from tyrum_local_spawn.supervision.linux import boot_id
+from tyrum_local_spawn.supervision.record import (
+    Journal,
+    decode_exit,
+    decode_journal,
+    encode_exit,
+    encode_journal,
+)
 
 
 async def test_a_killed_provider_takes_its_runs_along(tmp_path: Path) -> None:
@@ -42,7 +49,7 @@ async def test_a_killed_provider_takes_its_runs_along(tmp_path: Path) -> None:
 
 
 async def test_a_killed_supervisor_is_a_lost_run(tmp_path: Path) -> None:
-    """SIGKILL of the supervisor kills the tree, and the outcome is LOST: not guessed, and the same after a restart."""
+    """SIGKILL of the supervisor kills the tree; the outcome is LOST, not guessed, also after a restart."""
     operation = new_id("op")
     async with Provider.started(tmp_path) as provider:
         note = provider.workspace / "pids"
@@ -109,7 +116,7 @@ async def test_answers_survive_a_restart(tmp_path: Path) -> None:
 
 
 async def test_an_unfinished_record_without_supervisor_is_lost(tmp_path: Path) -> None:
-    """A journal alone proves a begun run: LOST, and the process that has the supervisor's id now is not touched."""
+    """A journal alone proves a begun run: LOST; whoever has the supervisor's id now is not touched."""
     operation, process = new_id("op"), new_id("proc")
     async with Provider.started(tmp_path) as provider:
         decoy = await provider.start(provider.spec("/bin/sleep", "60"))
@@ -122,7 +129,7 @@ async def test_an_unfinished_record_without_supervisor_is_lost(tmp_path: Path) -
             operation_id=operation,
             process_id=process,
             spec_digest="0" * 64,
-            boot_id=Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+            boot_id=boot_id(),
             supervisor_pid=decoy_pid,
             run_uid=0,
             spool_bytes=8 << 20,
@@ -157,42 +164,56 @@ def _flip(path: Path) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize(
-    ("name", "harm"),
-    [
-        ("journal", _flip),
-        ("journal", lambda path: os.truncate(path, path.stat().st_size // 2)),
-        ("journal", lambda path: os.truncate(path, 0)),
-        ("journal", Path.unlink),
-        ("exit", _flip),
-        ("exit", lambda path: os.truncate(path, 10)),
-    ],
-    ids=["flipped journal", "cut journal", "empty journal", "no journal", "flipped exit", "cut exit"],
-)
-async def test_a_damaged_record_stops_new_starts(
-    tmp_path: Path, name: str, harm: Callable[[Path], None]
-) -> None:
+def _cut(size: int) -> Callable[[Path], None]:
+    def cut(path: Path) -> None:
+        os.truncate(path, size)
+
+    return cut
+
+
+HARM: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "flipped journal": ("journal", _flip),
+    "cut journal": ("journal", _cut(100)),
+    "empty journal": ("journal", _cut(0)),
+    "no journal": ("journal", Path.unlink),
+    "flipped exit": ("exit", _flip),
+    "cut exit": ("exit", _cut(10)),
+    "empty exit": ("exit", _cut(0)),
+}
+
+
+async def test_a_damaged_record_stops_new_starts(tmp_path: Path) -> None:
     """Damage is reported, kept as it is and never read as "did not run"; intact records still answer."""
-    operation, other = new_id("op"), new_id("op")
+    harmed, intact = {name: new_id("op") for name in HARM}, new_id("op")
     async with Provider.started(tmp_path) as provider:
-        await provider.run_as(operation, provider.shell("exit 0"))
-        process = await provider.start(provider.shell("exit 1"), operation=other)
-        await provider.wait(process)
-    harm(provider.runs / operation / name)
-    left = {path.name: path.read_bytes() for path in (provider.runs / operation).iterdir()}
+        await asyncio.gather(
+            *(
+                provider.run_as(operation, provider.shell("exit 1"))
+                for operation in (*harmed.values(), intact)
+            )
+        )
+    for name, operation in harmed.items():
+        file, harm = HARM[name]
+        harm(provider.runs / operation / file)
+    left = _contents(provider.runs)
     async with Provider.started(tmp_path) as provider:
-        assert await refused(provider.resolve(operation)) == "STORE_CORRUPT"
-        fresh = provider.start(provider.shell("exit 0"))
-        assert await refused(fresh) == "STORE_CORRUPT"
-        assert await refused(provider.start(provider.shell("exit 0"), operation=operation)) == "STORE_CORRUPT"
+        for name, operation in harmed.items():
+            assert await refused(provider.resolve(operation)) == "STORE_CORRUPT", name
+            again = provider.start(provider.shell("exit 1"), operation=operation)
+            assert await refused(again) == "STORE_CORRUPT", name
+        assert await refused(provider.start(provider.shell("exit 0"))) == "STORE_CORRUPT"
         assert await refused(provider.get(new_id("proc"))) == "STORE_CORRUPT"
-        assert (await provider.resolve(other)).process.result.exit_code == 1
+        assert (await provider.resolve(intact)).process.result.exit_code == 1
         probe = await provider.control.Probe(control_pb2.ProbeRequest(deep=True), timeout=DEADLINE)
         assert not probe.ready
         condition = next(one for one in probe.conditions if one.type == "RecordsIntact")
         assert (condition.status, condition.reason) == (control_pb2.CONDITION_STATUS_FALSE, "STORE_CORRUPT")
-        assert operation in condition.message
-    assert {path.name: path.read_bytes() for path in (provider.runs / operation).iterdir()} == left
+        assert any(operation in condition.message for operation in harmed.values())
+        assert _contents(provider.runs) == left
+
+
+def _contents(runs: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in runs.glob("op_*/*")}
 
 
 async def test_a_missing_key_stops_new_starts(tmp_path: Path) -> None:
@@ -283,11 +304,6 @@ async def test_shutdown_ends_what_runs(tmp_path: Path, grace: float) -> None:
 
 def _age(directory: Path) -> None:
     """Rewrite an exit record as if it were of yesterday."""
-    from tyrum_local_spawn.supervision.record import decode_exit, encode_exit  # noqa: PLC0415
-
     path = directory / "exit"
     record = decode_exit(path.read_bytes())
     path.write_bytes(encode_exit(replace(record, ended_at_ns=record.ended_at_ns - 86400 * 10**9)))
-
-
-__all__ = ["shutil"]
