@@ -15,6 +15,7 @@ from tyrum_gateway.domain.policy import (
     Prefix,
     Rule,
     Target,
+    bars,
     evaluate,
 )
 
@@ -41,6 +42,7 @@ rules = st.builds(
 )
 targets = st.builds(
     Target,
+    bars,
     tool=st.sampled_from(["process.run", "memory.search"]),
     effect=st.sampled_from(Effect),
     program=st.sampled_from([None, "/usr/bin/printf", "/usr/bin/rm"]),
@@ -175,3 +177,19 @@ def test_targets_are_described_in_full(first: Target, second: Target) -> None:
     told_apart = any(probe.matches(first) != probe.matches(second) for probe in probes)
     if told_apart:
         assert first.describe() != second.describe()
+
+
+@pytest.mark.parametrize(
+    ("rule", "barred"),
+    [
+        (Rule("all", Decision.DENY, "a", tool="process.run"), True),
+        (Rule("every-tool", Decision.DENY, "a"), True),
+        (Rule("some", Decision.DENY, "a", tool="process.run", program="/bin/rm"), False),
+        (Rule("elsewhere", Decision.DENY, "a", tool="memory.write"), False),
+        (Rule("reads", Decision.DENY, "a", effect=Effect.READ_ONLY), False),
+        (Rule("asks", Decision.REQUIRE_APPROVAL, "a", tool="process.run"), False),
+    ],
+)
+def test_only_a_tool_denied_whatever_its_arguments_is_hidden(rule: Rule, barred: bool) -> None:
+    """A model is not shown a tool that could never run, and is shown every other."""
+    assert bars(Bundle("b", (rule,)), "process.run", Effect.STATE_CHANGING) is barred

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from tyrum_gateway.domain.model import Model, ToolSchema
-from tyrum_gateway.domain.policy import Bundle
+from tyrum_gateway.domain.policy import Bundle, bars
 from tyrum_gateway.domain.tool import Tool
 from tyrum_gateway.domain.turn import TurnLimits
 
@@ -36,5 +36,9 @@ class Agent:
     tools: Mapping[str, Tool]
 
     def exposed(self) -> list[ToolSchema]:
-        """Tools shown to a step: those whose binding is capable now."""
-        return [tool.schema for tool in self.tools.values() if tool.available()]
+        """Tools shown to a step: configured, not denied outright, and with a binding that is capable now."""
+        return [
+            tool.schema
+            for tool in self.tools.values()
+            if tool.available() and not bars(self.policy, tool.schema.tool, tool.schema.effect)
+        ]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tyrum_gateway.domain.ids import CallId
+from tyrum_gateway.domain.policy import Effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,8 @@ class ToolSchema:
     description: str
     parameters: Mapping[str, object]
     """Closed JSON Schema of the arguments."""
+    effect: Effect = Effect.STATE_CHANGING
+    """What the tool can do to the world; unknown counts as state-changing."""
 
 
 @dataclass(frozen=True, slots=True)

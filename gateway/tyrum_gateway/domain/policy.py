@@ -184,6 +184,19 @@ def evaluate(bundle: Bundle, target: Target) -> Verdict:
     )
 
 
+def bars(bundle: Bundle, tool: str, effect: Effect) -> bool:
+    """Tell whether a rule denies the tool whatever its arguments: then no model is shown it."""
+    return any(
+        rule.decision is Decision.DENY
+        and rule.tool in {None, tool}
+        and rule.effect in {None, effect}
+        and rule.program is None
+        and rule.argv is None
+        and rule.cwd is None
+        for rule in bundle.rules
+    )
+
+
 def _argv_matches(patterns: Sequence[ArgumentMatch], arguments: Sequence[str], *, rest: bool) -> bool:
     if len(arguments) < len(patterns) or (len(arguments) > len(patterns) and not rest):
         return False

@@ -38,6 +38,10 @@ class SemanticVersion:
         major, minor, patch, prerelease = match.groups()
         return cls((int(major), int(minor), int(patch)), tuple(prerelease.split(".")) if prerelease else ())
 
+    def __str__(self) -> str:
+        release = ".".join(map(str, self.core))
+        return f"{release}-{'.'.join(self.prerelease)}" if self.prerelease else release
+
     @property
     def precedence(self) -> _Precedence:
         """Key that orders versions as semver.org does: a pre-release comes before its release."""

@@ -12,6 +12,6 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 SENSITIVE_FIELD_NUMBER: _builtins.int
 sensitive: _extension_dict._ExtensionFieldDescriptor[_descriptor_pb2.FieldOptions, _builtins.bool]
-"""True for a field that carries secret material. Every logger, error builder and store must drop
-or mask such a field; both reference implementations do so by reading this option.
+"""True for a field that carries secret material. Whoever logs, stores or describes messages drops or
+masks such a field.
 """
