@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -256,19 +257,39 @@ def test_without_a_gateway_the_error_says_how_to_start_one(tmp_path: Path) -> No
     )
 
 
-def test_a_client_survives_the_death_of_the_gateway(tmp_path: Path) -> None:
-    """A turn that waits when the gateway is killed goes on at its new start, and nothing is shown twice."""
+def test_clients_survive_the_death_of_the_gateway(tmp_path: Path) -> None:
+    """A waiting turn goes on at the new start; whoever follows it sees every event once, in order."""
     with serving(tmp_path) as gateway:
         client, approval = asking(gateway, "/run uname -s")
-        with client:
+        watcher = subprocess.Popen(
+            [str(TYRUM), "conversations", "watch", approval["conversation_id"], "-o", "jsonl"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=client_environment(gateway.state_dir),
+        )
+        with client, watcher:
+            assert watcher.stdout is not None
+            watched = [watcher.stdout.readline()]
             gateway.restart()
             assert gateway.tyrum("approvals", "approve", approval["approval_id"]).returncode == 0
             stdout, stderr = client.communicate(timeout=30)
+            while "turn_finished" not in watched[-1]:
+                watched.append(watcher.stdout.readline())
+                assert watched[-1]
+            watcher.send_signal(signal.SIGINT)
+            assert watcher.wait(20) == 130
         assert client.returncode == 0, stderr
-        assert "connection lost; reconnecting\n" in stderr
-        assert "reconnected\n" in stderr
-        sequences = [int(item["event"]["sequence"]) for item in lines(stdout) if "event" in item]
-        assert sequences == list(range(2, len(sequences) + 2))
+        assert stderr.index("connection lost; reconnecting\n") < stderr.index("reconnected\n")
+        seen = sequences(stdout)
+        assert seen == list(range(2, len(seen) + 2))
+        assert sequences("".join(watched)) == [1, *seen]
+
+
+def sequences(output: str) -> list[int]:
+    """List the sequences of the durable events in a stream of JSON lines."""
+    return [int(item["event"]["sequence"]) for item in lines(output) if "event" in item]
 
 
 def test_a_second_gateway_on_one_state_directory_is_refused(gateway: RunningGateway) -> None:

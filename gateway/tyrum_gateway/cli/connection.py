@@ -4,6 +4,7 @@ Invariants: the token comes from a file that only its owner can read and leaves 
 socket of this machine; every unary call has a deadline; an error keeps what the service said about it.
 """
 
+import asyncio
 import ipaddress
 import json
 import os
@@ -41,6 +42,7 @@ _OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
 _TOKEN_LIMIT = 4096
+_CONNECT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +87,13 @@ def find(state_dir: Path | None, address: str | None) -> Target:
     return Target(found, _token(directory), directory, announced=address is None)
 
 
-def not_running(directory: Path) -> Failure:
+class Unreachable(Failure):
+    """No gateway answers, for now."""
+
+
+def not_running(directory: Path) -> Unreachable:
     """Describe that no gateway answers for a state directory, and how to start one."""
-    return Failure(
+    return Unreachable(
         f"no gateway runs with state directory `{directory}`",
         hint=f"start one: tyrum serve{state_dir_option(directory)}",
     )
@@ -183,8 +189,13 @@ def _token(directory: Path) -> str:
 
 @asynccontextmanager
 async def connect(target: Target) -> AsyncIterator[Gateway]:
-    """Open a channel to a gateway; errors of its services leave the block as `Failure`."""
+    """Connect to a gateway; errors of its services leave the block as `Failure`.
+
+    Raises:
+        Unreachable: No gateway answers.
+    """
     async with grpc.aio.insecure_channel(target.address, options=_OPTIONS) as channel:
+        await _reach(channel, target)
         try:
             yield Gateway(
                 ChatServiceStub(channel),
@@ -197,15 +208,31 @@ async def connect(target: Target) -> AsyncIterator[Gateway]:
             raise describe(error, target) from error
 
 
+async def _reach(channel: grpc.aio.Channel, target: Target) -> None:
+    """Wait for the connection: a call that fails afterwards was lost, not refused a connection."""
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            while (state := channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
+                if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+                    raise _no_answer(target)
+                await channel.wait_for_state_change(state)
+    except TimeoutError:
+        raise _no_answer(target) from None
+
+
+def _no_answer(target: Target) -> Unreachable:
+    return Unreachable(
+        f"no gateway answers at `{target.address}`",
+        hint=f"start one: tyrum serve{state_dir_option(target.state_dir)}",
+    )
+
+
 def describe(error: grpc.aio.AioRpcError, target: Target) -> Failure:
     """Turn an error of a call into a failure of the command."""
     if reason := reason_of(error):
         return from_reason(reason, error.details() or reason)
     if error.code() is grpc.StatusCode.UNAVAILABLE:
-        return Failure(
-            f"no gateway answers at `{target.address}`",
-            hint=f"start one: tyrum serve{state_dir_option(target.state_dir)}",
-        )
+        return _no_answer(target)
     return Failure(f"the call failed: {error.code().name}: {error.details() or 'no details'}")
 
 

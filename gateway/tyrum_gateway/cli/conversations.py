@@ -50,7 +50,7 @@ def watch(
     """Follow a conversation from a sequence number on, until Ctrl-C."""
     from tyrum_gateway.cli import transcript  # noqa: PLC0415 - imports grpc
 
-    asyncio.run(transcript.watch(transcript.find(state_dir, address), conversation, after, output))
+    asyncio.run(transcript.watch(lambda: transcript.find(state_dir, address), conversation, after, output))
 
 
 @app.command()

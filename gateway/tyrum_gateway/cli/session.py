@@ -6,24 +6,20 @@ resumed by sequence; leaving never cancels the turn.
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterable, Callable
+from contextlib import aclosing
+from functools import partial
 from typing import Any
-
-import grpc.aio
 
 from tyrum.chat.v1.chat_pb2 import SendMessageRequest, SendMessageResponse, WatchRequest, WatchResponse
 from tyrum.chat.v1.event_pb2 import TURN_STATE_COMPLETED, TurnState
 from tyrum_gateway.cli.asking import Desk
-from tyrum_gateway.cli.connection import Gateway, Target, connect, describe, flags, reason_of
+from tyrum_gateway.cli.connection import Gateway, Target, flags
 from tyrum_gateway.cli.failure import ExitCode, Failure, first_of
 from tyrum_gateway.cli.output import Format, as_json, emit, enum_word, note
 from tyrum_gateway.cli.projection import Answered, Asked, Notice, Piece, Text, TurnView
+from tyrum_gateway.cli.reconnect import resilient
 from tyrum_gateway.cli.screen import Screen
-
-RECONNECT_FOR = 60.0
-"""Seconds for which a lost gateway is looked for."""
-
-_RETRY = 0.25
 
 
 class Session:
@@ -66,43 +62,29 @@ class Session:
         return self._end()
 
     async def _follow(self, request: SendMessageRequest, desk: Desk | None) -> None:
-        loop = asyncio.get_running_loop()
-        lost_at: float | None = None
-        while not self._view.finished:
-            try:
-                target = self.target()
-                self.flags = flags(target)
-                async with connect(target) as gateway:
-                    try:
-                        async for item in self._stream(gateway, request):
-                            if lost_at is not None:
-                                note("reconnected")
-                                lost_at = None
-                            self._take(item, desk)
-                            if self._view.finished:
-                                return
-                    except grpc.aio.AioRpcError as error:
-                        if not _transient(error) or (lost_at is None and not self._view.turn_id):
-                            raise
-                        failure = describe(error, target)
-            except Failure as error:
-                if lost_at is None:
-                    raise
-                failure = error
-            if lost_at is None:
-                lost_at = loop.time()
-                note("connection lost; reconnecting")
-            if loop.time() - lost_at > RECONNECT_FOR:
-                raise Failure(failure.message, hint=self._resume_hint())
-            await asyncio.sleep(_RETRY)
+        try:
+            async with aclosing(resilient(self._find, partial(self._stream, request))) as stream:
+                async for item in stream:
+                    self._take(item, desk)
+                    if self._view.finished:
+                        return
+        except Failure as failure:
+            if self._view.turn_id:
+                failure.hint = self._resume_hint()
+            raise
+
+    def _find(self) -> Target:
+        target = self.target()
+        self.flags = flags(target)
+        return target
 
     def _stream(
-        self, gateway: Gateway, request: SendMessageRequest
-    ) -> AsyncIterator[SendMessageResponse | WatchResponse]:
+        self, request: SendMessageRequest, gateway: Gateway
+    ) -> AsyncIterable[SendMessageResponse | WatchResponse]:
         if not self._view.turn_id:
-            return aiter(gateway.chat.SendMessage(request, metadata=gateway.metadata))
+            return gateway.chat.SendMessage(request, metadata=gateway.metadata)
         resume = WatchRequest(conversation_id=self.conversation_id, after_sequence=self._view.sequence)
-        return aiter(gateway.chat.Watch(resume, metadata=gateway.metadata))
+        return gateway.chat.Watch(resume, metadata=gateway.metadata)
 
     def _take(self, item: SendMessageResponse | WatchResponse, desk: Desk | None) -> None:
         self._record(item)
@@ -179,9 +161,3 @@ class Session:
             f"follow: tyrum conversations watch {self.conversation_id} --after {view.sequence}{self.flags}\n"
             f"hint: cancel: tyrum conversations cancel {view.turn_id}{self.flags}"
         )
-
-
-def _transient(error: grpc.aio.AioRpcError) -> bool:
-    if error.code() is grpc.StatusCode.UNAVAILABLE:
-        return reason_of(error) in {"", "DRAINING"}
-    return error.code() in {grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL} and not reason_of(error)

@@ -1,6 +1,7 @@
 """Reading conversations over gRPC. Invariant: a transcript is read to its end, page by page."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from contextlib import aclosing
 
 from tyrum.chat.v1.chat_pb2 import (
     CancelTurnRequest,
@@ -13,7 +14,6 @@ from tyrum.chat.v1.chat_pb2 import (
 )
 from tyrum.chat.v1.event_pb2 import Event, TurnState
 from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find
-from tyrum_gateway.cli.failure import Failure
 from tyrum_gateway.cli.output import (
     Format,
     as_json,
@@ -26,6 +26,7 @@ from tyrum_gateway.cli.output import (
     table,
 )
 from tyrum_gateway.cli.projection import TurnView
+from tyrum_gateway.cli.reconnect import resilient
 from tyrum_gateway.cli.screen import Screen
 from tyrum_gateway.cli.terminal import shortened
 
@@ -130,22 +131,22 @@ class _Reader:
             self._screen.notice(f"[turn {state}] {finished.reason}".rstrip())
 
 
-async def watch(target: Target, conversation_id: str, after: int, output: Format) -> None:
-    """Follow a conversation until the user ends it or the gateway goes."""
+async def watch(target: Callable[[], Target], conversation_id: str, after: int, output: Format) -> None:
+    """Follow a conversation until the user ends it or the gateway stays away."""
     reader = _Reader(after)
     sequence = after
-    try:
-        async with connect(target) as gateway:
-            request = WatchRequest(conversation_id=conversation_id, after_sequence=after)
-            async for item in gateway.chat.Watch(request, metadata=gateway.metadata):
-                sequence = item.event.sequence or sequence
-                if output is Format.TEXT:
-                    reader.item(item)
-                else:
-                    emit(as_json(item), Format.JSONL)
-    except Failure as failure:
-        failure.hint = failure.hint or f"tyrum conversations watch {conversation_id} --after {sequence}"
-        raise
+
+    def stream(gateway: Gateway) -> AsyncIterable[WatchResponse]:
+        request = WatchRequest(conversation_id=conversation_id, after_sequence=sequence)
+        return gateway.chat.Watch(request, metadata=gateway.metadata)
+
+    async with aclosing(resilient(target, stream)) as items:
+        async for item in items:
+            sequence = item.event.sequence or sequence
+            if output is Format.TEXT:
+                reader.item(item)
+            else:
+                emit(as_json(item), Format.JSONL)
 
 
 async def cancel(target: Target, turn_id: str, reason: str, output: Format) -> None:
