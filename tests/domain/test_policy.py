@@ -42,7 +42,6 @@ rules = st.builds(
 )
 targets = st.builds(
     Target,
-    bars,
     tool=st.sampled_from(["process.run", "memory.search"]),
     effect=st.sampled_from(Effect),
     program=st.sampled_from([None, "/usr/bin/printf", "/usr/bin/rm"]),
