@@ -116,6 +116,19 @@ async def test_killed_provider_comes_back_as_a_new_instance(place: Place) -> Non
         assert host.status("good").recent_exits == 1
 
 
+async def test_the_whole_group_ends_with_its_leader(place: Place) -> None:
+    """When a provider dies, the processes of its group are ended too."""
+    specs = [own("with_child", name="parent")]
+    async with ProviderHost(specs, state_dir=place.state, runtime_dir=place.runtime, bounds=FAST) as host:
+        assert await host.wait_settled(SETTLE)
+        pid = host.status("parent").pid
+        assert pid is not None
+        directory = environment_of(pid)["TYRUM_PROVIDER_RUNTIME_DIR"]
+        assert len(processes_mentioning(directory)) >= 2
+        os.kill(pid, signal.SIGKILL)
+        await eventually(lambda: not processes_mentioning(directory))
+
+
 async def test_crash_loop_ends_in_quarantine(place: Place) -> None:
     """A provider that is admitted and dies over and over is quarantined; being admitted forgives nothing."""
     admissions: list[int] = []

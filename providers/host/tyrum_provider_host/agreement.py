@@ -11,6 +11,7 @@ from tyrum_provider_host import config as configs
 from tyrum_provider_host.contracts import KindContract
 from tyrum_provider_host.descriptor import Descriptor, DescriptorError
 from tyrum_provider_host.errors import CallError, Effect, ProviderError, Transient
+from tyrum_provider_host.logs import sanitise
 from tyrum_provider_host.record import AdmissionRecord, HostFacts, Instance
 from tyrum_provider_host.rejection import AUTHOR, OPERATOR, Rejected, Stage, listed
 from tyrum_provider_host.spec import ProviderSpec, Secret
@@ -44,7 +45,7 @@ async def check_descriptor(
             Stage.DESCRIPTOR,
             "the descriptor names another kind than the handshake",
             expected=contract.kind,
-            found=descriptor.kind[:32],
+            found=sanitise(descriptor.kind, 32),
             action=f"{AUTHOR}: name the same kind in both",
         )
     if descriptor.cardinality is not contract.cardinality:

@@ -5,6 +5,7 @@ contract does not admit.
 """
 
 import asyncio
+import errno
 from pathlib import Path
 
 from tyrum_provider_host import proof
@@ -14,6 +15,8 @@ from tyrum_provider_host.launch import LaunchError, create_directory, environmen
 from tyrum_provider_host.record import AdmissionRecord, HostFacts, Instance
 from tyrum_provider_host.rejection import OPERATOR, Rejected, Stage, listed
 from tyrum_provider_host.spec import ProviderSpec
+
+_SHORTAGES = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
 
 def agree_beforehand(spec: ProviderSpec, host: HostFacts) -> KindContract:
@@ -108,8 +111,10 @@ async def launch(
         raise Rejected(
             Stage.SPAWN,
             f"{program} cannot be executed: {error.strerror} ({facts})",
-            action=f"{OPERATOR}: install a build for this machine and make it executable",
-            transient=isinstance(error, BlockingIOError | MemoryError),
+            action=f"{OPERATOR}: free descriptors, processes or memory"
+            if error.errno in _SHORTAGES
+            else f"{OPERATOR}: install a build for this machine and make it executable",
+            transient=error.errno in _SHORTAGES,
         ) from None
     record.passed(Stage.SPAWN, f"pid {process.pid}", alive=True)
     return Instance(spec, process, directory, host.bounds)
