@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tyrum_gateway.cli.projection import Notice, Text
+from tyrum_gateway.cli.screen import Screen
 from tyrum_gateway.cli.terminal import shortened, visible, visible_line
 
 
@@ -37,6 +39,12 @@ def test_nothing_a_terminal_obeys_gets_through(text: str) -> None:
     ]
     assert "\n" not in visible_line(text)
     assert "\t" not in visible_line(text)
+
+
+def test_a_turn_reaches_the_screen_as_text_only(capsys: pytest.CaptureFixture[str]) -> None:
+    """Generated text and notices are written out escaped, whatever the model puts into them."""
+    Screen().show([Text("a\x1b[2Jb"), Notice("c\x9b31md"), Text("e\rf")])
+    assert capsys.readouterr().out == "a\\x1b[2Jb\nc\\x9b31md\ne\\rf"
 
 
 def test_shortened_text_fits_and_says_that_it_was_cut() -> None:
