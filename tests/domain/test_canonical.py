@@ -8,6 +8,7 @@ import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.domain.samples import SLOW
 from tyrum_gateway.domain.canonical import canonical_json, digest, digest_text
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -18,21 +19,21 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
 @given(values)
 def test_bytes_are_those_of_rfc_8785(value: Any) -> None:
     """An independent implementation of the standard writes the same bytes."""
     assert canonical_json(value).encode() == rfc8785.dumps(value)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
 @given(values)
 def test_nothing_is_lost(value: Any) -> None:
     """What was written reads back as the same value."""
     assert json.loads(canonical_json(value)) == value
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
 @given(st.dictionaries(texts, values, min_size=2, max_size=5))
 def test_order_of_members_does_not_matter(value: dict[str, Any]) -> None:
     """Objects with the same members are the same bytes."""

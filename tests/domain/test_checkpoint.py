@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.domain.samples import ALICE, fresh
+from tests.domain.samples import ALICE, SLOW, fresh
 from tyrum_gateway.domain.checkpoint import MAX_CHARACTERS, Checkpoint, extend
 from tyrum_gateway.domain.ids import CallId
 from tyrum_gateway.domain.states import CallState, TurnState
@@ -29,7 +29,7 @@ def payloads(text: str) -> list[Payload]:
     ]
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
 @given(st.lists(st.text(max_size=600), min_size=1, max_size=40))
 def test_it_stays_bounded_and_keeps_the_newest(turns: list[str]) -> None:
     """However long and many the turns are, the state stays below its bound and holds the last one."""

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.domain.samples import SLOW
 from tyrum_gateway.domain import ids
 from tyrum_gateway.domain.errors import InvalidRequest
 from tyrum_gateway.domain.ids import CallId, EntityId, TurnId
@@ -13,7 +14,7 @@ times = st.integers(0, 2**48 - 1)
 randomness = st.binary(min_size=10, max_size=10)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
 @given(st.sampled_from(KINDS), times, randomness)
 def test_what_is_built_parses(kind: type[EntityId], milliseconds: int, noise: bytes) -> None:
     """A built identifier is accepted as its own kind, and as no other."""
@@ -25,7 +26,7 @@ def test_what_is_built_parses(kind: type[EntityId], milliseconds: int, noise: by
                 other.parse(text, "id")
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
 @given(times, times, randomness, randomness)
 def test_identifiers_sort_by_time(first: int, second: int, one: bytes, two: bytes) -> None:
     """Later identifiers are greater, as text too."""

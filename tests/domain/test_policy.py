@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.domain.samples import SLOW
 from tyrum_gateway.domain.policy import (
     AnyArgument,
     Bundle,
@@ -64,7 +65,7 @@ def decide(target: Target, *of: Rule) -> Decision:
     return evaluate(bundle(*of), target).decision
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
 @given(st.lists(rules, max_size=6), targets, st.randoms(use_true_random=False))
 def test_order_of_rules_never_matters(given_rules: list[Rule], target: Target, random: object) -> None:
     """Shuffled rules give the same decision, and it is the most severe of those that match."""
@@ -77,7 +78,7 @@ def test_order_of_rules_never_matters(given_rules: list[Rule], target: Target, r
     assert decision is max(matching, key=SEVERITY.index, default=default)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
 @given(rules, targets)
 def test_an_allow_admits_only_what_it_lists(rule: Rule, target: Target) -> None:
     """An allow never matches shell text, nor a variable, secret or input that it does not name."""
@@ -88,7 +89,7 @@ def test_an_allow_admits_only_what_it_lists(rule: Rule, target: Target) -> None:
         assert rule.stdin or not target.stdin
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
 @given(st.lists(rules, max_size=4), rules, targets)
 def test_another_rule_cannot_soften_a_decision(given_rules: list[Rule], more: Rule, target: Target) -> None:
     """Adding a deny or a require_approval never makes the outcome milder."""
@@ -158,14 +159,14 @@ def test_verdict_says_what_it_rests_on() -> None:
     assert '"program":"/usr/bin/printf"' in verdict.target
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
 @given(st.lists(rules, max_size=3), st.lists(rules, max_size=3))
 def test_bundles_are_identified_by_their_rules(first: list[Rule], second: list[Rule]) -> None:
     """Equal rules give equal digests, different rules different ones, whatever the bundle is called."""
     assert (Bundle("a", tuple(first)).digest == Bundle("b", tuple(second)).digest) == (first == second)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
 @given(targets, targets)
 def test_targets_are_described_in_full(first: Target, second: Target) -> None:
     """Targets that a rule could tell apart are recorded differently."""

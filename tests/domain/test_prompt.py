@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from tests.domain.samples import ALICE, NOW, fresh
+from tests.domain.samples import ALICE, NOW, SLOW, fresh
 from tyrum_gateway.domain.checkpoint import Checkpoint
 from tyrum_gateway.domain.ids import CallId, ConversationId, TurnId
 from tyrum_gateway.domain.model import AssistantStep, Prompt, ToolOutput, ToolSchema, UserText
@@ -110,7 +110,7 @@ def test_summary_stands_in_only_for_what_is_missing() -> None:
     assert build(own, complete=False).conversation_state == "Turn 3\nuser: old"
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
 @given(st.data())
 def test_calls_and_results_come_in_pairs(data: DataObject) -> None:
     """Wherever the window cuts the transcript, no result lacks its call and no call its result."""

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
-from tests.domain.samples import ALICE, NOW, approval, begun, fresh, proposed, turn
+from tests.domain.samples import ALICE, NOW, SLOW, approval, begun, fresh, proposed, turn
 from tyrum_gateway.domain import transcript
 from tyrum_gateway.domain.approval import Approval, Outcome, answer, close
 from tyrum_gateway.domain.errors import KernelBug
@@ -249,7 +249,7 @@ def impossible(journal: Journal) -> list[TurnEvent]:
     return events
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
 @given(st.data())
 def test_any_sequence_keeps_the_invariants(data: DataObject) -> None:
     """However events follow, each call and approval ends once, in order, and an ended turn owes nothing."""
@@ -263,7 +263,7 @@ def test_any_sequence_keeps_the_invariants(data: DataObject) -> None:
     assert journal.turn.state.final
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
 @given(st.data())
 def test_what_cannot_happen_is_a_bug(data: DataObject) -> None:
     """An event that does not fit the state is refused at every point of every sequence."""
