@@ -1,7 +1,6 @@
 """Every way in which admission refuses a provider: where, with which values, and who should act."""
 
 import asyncio
-import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -194,12 +193,11 @@ async def refuse(cases: tuple[Case, ...], bounds: TimeBounds, place: Place) -> d
 @pytest.fixture(scope="module")
 def refusals() -> Iterator[dict[str, ProviderStatus]]:
     """Run the whole matrix once; at the end nothing of it may be left."""
-    base = Path(tempfile.mkdtemp(prefix="tyh-"))
-    place = Place(base / "state", base / "run")
-    yield asyncio.run(refuse(QUICK, GENEROUS, place)) | asyncio.run(refuse(PATIENT, STRICT, place))
-    assert place.instances() == []
-    assert processes_mentioning(str(place.runtime)) == []
-    shutil.rmtree(base)
+    with tempfile.TemporaryDirectory(prefix="tyh-") as base:
+        place = Place(Path(base) / "state", Path(base) / "run")
+        yield asyncio.run(refuse(QUICK, GENEROUS, place)) | asyncio.run(refuse(PATIENT, STRICT, place))
+        assert place.instances() == []
+        assert processes_mentioning(str(place.runtime)) == []
 
 
 @pytest.mark.parametrize("item", QUICK + PATIENT, ids=lambda item: item.name)
@@ -225,7 +223,7 @@ def test_refusals_never_show_configured_values(refusals: dict[str, ProviderStatu
     assert "value-of-surplus" not in shown
 
 
-def test_secrets_are_not_resolved_for_a_refused_provider() -> None:
+def test_secrets_are_not_resolved_for_a_refused_provider(place: Place) -> None:
     """A secret is resolved only once everything that needs no secret has passed."""
     resolved: list[str] = []
 
@@ -235,8 +233,6 @@ def test_secrets_are_not_resolved_for_a_refused_provider() -> None:
 
     refused = case("old_implementation", Stage.IMPLEMENTATION, implementation_range="<0.0.1")
     item = replace(refused, spec=replace(refused.spec, secrets={"api_key": source}))
-    base = Path(tempfile.mkdtemp(prefix="tyh-"))
-    statuses = asyncio.run(refuse((item,), FAST, Place(base / "state", base / "run")))
-    shutil.rmtree(base)
+    statuses = asyncio.run(refuse((item,), FAST, place))
     assert statuses[item.name].lifecycle is Lifecycle.REJECTED
     assert resolved == []
