@@ -1,5 +1,6 @@
 """Policy decides from the target alone: severity before order, and nothing rides along."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -97,6 +98,15 @@ def test_another_rule_cannot_soften_a_decision(given_rules: list[Rule], more: Ru
         return
     before, after = decide(target, *given_rules), decide(target, *given_rules, more)
     assert SEVERITY.index(after) >= SEVERITY.index(before)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(Decision)))
+def test_of_all_rules_that_match_the_strictest_decides(order: tuple[Decision, ...]) -> None:
+    """Deny beats require_approval beats allow, in whatever order the rules stand."""
+    matching = [Rule(decision.value, decision, "a", program=RUN.program) for decision in order]
+    assert decide(RUN, *matching) is Decision.DENY
+    milder = [rule for rule in matching if rule.decision is not Decision.DENY]
+    assert decide(RUN, *milder) is Decision.REQUIRE_APPROVAL
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,9 @@ scenarios:
     steps:
       - deltas: ["Held."]
         barrier: go
+        calls:
+          - {tool: process.run, arguments: {argv: [tee, -a, counted], stdin: "x\\n"}}
+      - deltas: ["Done."]
   - user: {prefix: ""}
     steps:
       - deltas: ["Said."]
@@ -42,6 +45,7 @@ async def test_a_message_waits_for_the_turn_before_it_and_for_no_other_conversat
                     pass
             events = await client.events(conversation)
         ends = [event.turn_id for event in events if event.HasField("turn_finished")]
+        states = {event.turn_finished.state for event in events if event.HasField("turn_finished")}
         answered = next(
             event.sequence
             for event in events
@@ -50,4 +54,5 @@ async def test_a_message_waits_for_the_turn_before_it_and_for_no_other_conversat
         ended = next(event.sequence for event in events if event.HasField("turn_finished"))
         assert ends[-1] == queued
         assert answered > ended, "the second turn began before the first had ended"
-        assert events[-1].turn_finished.state == event_pb2.TURN_STATE_COMPLETED
+        assert states == {event_pb2.TURN_STATE_COMPLETED}
+        assert configs.count(gateway.state_dir) == 1, "one runner works on a conversation"

@@ -1,0 +1,1 @@
+"""Registered sabotages: each breaks one kernel invariant, and its check must notice."""
