@@ -140,7 +140,9 @@ class RunningGateway:
 def client_environment(state_dir: Path) -> dict[str, str]:
     """Return an environment with nothing in it but what a command needs to find this gateway."""
     kept = {
-        name: os.environ[name] for name in ("PATH", "HOME", "LANG", "XDG_RUNTIME_DIR", "PYTHONPATH") if name in os.environ
+        name: os.environ[name]
+        for name in ("PATH", "HOME", "LANG", "XDG_RUNTIME_DIR", "PYTHONPATH")
+        if name in os.environ
     }
     scripts = str(TYRUM.parent)
     kept["PATH"] = f"{scripts}:{kept.get('PATH', os.defpath)}"
