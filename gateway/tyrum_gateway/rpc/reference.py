@@ -20,9 +20,9 @@ _INTRODUCTION = """\
 <!-- Generated: .venv/bin/python -m tyrum_gateway.rpc.reference > docs/reference/errors.md -->
 
 Every error of a Tyrum service carries one `google.rpc.ErrorInfo`. Its `reason` is one of these and has the
-same gRPC code everywhere. `domain` is the proto package of the service that answered; `metadata` repeats every
-dynamic part of the message. A status without `ErrorInfo` came from the transport: the outcome of the call is
-unknown unless the RPC is free of effects.
+same gRPC code everywhere. `domain` is the proto package of the service that answered; `metadata` repeats
+every dynamic part of the message. A status without `ErrorInfo` came from the transport: the outcome of the
+call is unknown unless the RPC is free of effects.
 
 What the caller does is the rule; where RPCs differ, the error table in the comment of the RPC says more. The
 exit code is that of a `tyrum` command which the gateway answers so; without one, the reason stays between
