@@ -162,7 +162,7 @@ def test_rules_become_the_domains_rules(tmp_path: Path) -> None:
 def test_the_quickstart_has_one_rule_of_each_sort(tmp_path: Path, program: str, decision: Decision) -> None:
     """The quickstart lets one program through, refuses one, and asks about the rest."""
     bundle = load(tmp_path, QUICKSTART).policies["default"]
-    target = Target("process.run", Effect.STATE_CHANGING, program=program, argv=("x", "y"))
+    target = Target("process.run", Effect.STATE_CHANGING, program=program, argv=(program, "y"))
     assert evaluate(bundle, target).decision is decision
 
 

@@ -203,3 +203,12 @@ def test_targets_are_described_in_full(first: Target, second: Target) -> None:
 def test_only_a_tool_denied_whatever_its_arguments_is_hidden(rule: Rule, barred: bool) -> None:
     """A model is not shown a tool that could never run, and is shown every other."""
     assert bars(Bundle("b", (rule,)), "process.run", Effect.STATE_CHANGING) is barred
+
+
+def test_a_program_under_another_name_is_not_what_a_rule_permits() -> None:
+    """A multi-call binary reached through a link of another name asks, and is still denied by its path."""
+    busybox = Target("process.run", Effect.STATE_CHANGING, program="/bin/busybox", argv=("./rm", "-r", "a"))
+    allow = Rule("allow", Decision.ALLOW, "ops", program="/bin/busybox")
+    assert decide(busybox, allow) is Decision.REQUIRE_APPROVAL
+    assert decide(replace(busybox, argv=("busybox", "true")), allow) is Decision.ALLOW
+    assert decide(busybox, allow, Rule("deny", Decision.DENY, "ops", program="/bin/busybox")) is Decision.DENY

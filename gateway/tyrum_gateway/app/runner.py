@@ -214,14 +214,27 @@ class TurnRunner:
             log.warning("tool_unavailable", call=call.call_id, reason=error.public, **error.context)
             result = ToolResult(CallState.OUTCOME_UNKNOWN, error.public)
         if result.subject_changed and launched is not None:
-            question = self._proposals.question_about(turn, call, launched.ready)
-            return await self._progress(turn, SubjectChanged(call.call_id, launched.approved, question))
+            return await self._progress(turn, await self._asked_again(turn, call, launched.approved))
         ended = CallEnded(call.call_id, result.state, result.content, _process_ended(result.process))
         results = {call.call_id: result.process} if result.process else None
         progressed = await self._progress(turn, ended, results=results)
         if result.state is not CallState.OUTCOME_UNKNOWN:
             self._background(tool.release(execution))
         return progressed
+
+    async def _asked_again(self, turn: Turn, call: Call, approved: Approval | None) -> TurnEvent:
+        """Ask about what would run now, after the provider refused what was launched: nothing has run."""
+        launch = await self._proposals.launch(turn, call, approved)
+        match launch:
+            case Barred(denied, content):
+                return CallEnded(call.call_id, CallState.DENIED if denied else CallState.FAILED, content)
+            case AskAgain(superseded, approval):
+                return SubjectChanged(call.call_id, superseded, approval)
+            case Ready():
+                question = self._proposals.question_about(turn, call, launch)
+                return SubjectChanged(call.call_id, approved, question)
+            case _:
+                assert_never(launch)
 
     def _tool(self, call: Call) -> Tool:
         tool = self._agent.tools.get(call.tool)

@@ -179,7 +179,7 @@ class IsolationProfile(Section):
     output: Annotated[str, Size("4KiB", "1TiB")] = Field(
         default="4GiB", description="Output after which a process is ended."
     )
-    kill_grace: Annotated[str, Duration("100ms", "1m")] = Field(
+    kill_grace: Annotated[str, Duration("100ms", "30s")] = Field(
         default="2s", description="Time between the request to end and the kill."
     )
 

@@ -8,6 +8,7 @@ or a secret never rides along. Literals and patterns are different types.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import PurePosixPath
 
 from tyrum_gateway.domain.canonical import Value, canonical_json, digest
 
@@ -114,7 +115,7 @@ class Rule:
         """Tell whether the rule applies.
 
         A deny or require_approval rule applies whatever rides along; an allow rule applies only when the
-        target carries nothing that the rule does not list.
+        target carries nothing that the rule does not list, and its program is called by its own name.
         """
         named = (
             (self.tool is None or self.tool == target.tool)
@@ -130,10 +131,18 @@ class Rule:
     def _admits_extras(self, target: Target) -> bool:
         return (
             target.shell is None
+            and self._called_by_its_name(target)
             and target.env <= self.env
             and target.secrets <= self.secrets
             and (self.stdin or not target.stdin)
         )
+
+    def _called_by_its_name(self, target: Target) -> bool:
+        """Tell whether argv[0] is the program's own name, by which some programs choose what they do."""
+        if self.program is None:
+            return True
+        called = PurePosixPath(target.argv[0]).name if target.argv else ""
+        return called == PurePosixPath(self.program).name
 
 
 @dataclass(frozen=True, slots=True)
