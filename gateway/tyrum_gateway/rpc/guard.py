@@ -5,6 +5,7 @@ Requests are parsed in here, because gRPC would answer an undecodable one withou
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from contextvars import ContextVar
@@ -29,6 +30,7 @@ MaybeHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 _SCHEME = "Bearer "
+_FIRST_SECONDS = 1.0
 _caller: ContextVar[Principal] = ContextVar("caller")
 
 
@@ -72,8 +74,9 @@ class Guard(grpc.aio.ServerInterceptor):
 
         async def refuse(error: BaseException, context: Context) -> NoReturn:
             known = self._known(error, path)
-            details = ((DETAILS_KEY, status_of(known, domain).SerializeToString()),)
-            await context.abort(code_of(known), known.public, trailing_metadata=details)
+            status = status_of(known, domain)
+            details = ((DETAILS_KEY, status.SerializeToString()),)
+            await context.abort(code_of(known), status.message, trailing_metadata=details)
 
         async def unary(raw: bytes, context: Context) -> Any:
             try:
@@ -103,6 +106,7 @@ class Guard(grpc.aio.ServerInterceptor):
             except (grpc.aio.AbortError, asyncio.CancelledError):
                 raise
             except Exception as error:  # noqa: BLE001 - the last line of defence of every RPC
+                await _take_one(requests)
                 await refuse(error, context)
 
         if handler is None or handler.request_streaming:
@@ -132,6 +136,14 @@ async def _send(responses: Any, context: Context) -> None:
     async with aclosing(responses) as stream:
         async for response in stream:
             await context.write(response)
+
+
+async def _take_one(requests: AsyncIterator[bytes]) -> None:
+    """Let the client finish its first send: some, refused while they still send, report INTERNAL instead."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_FIRST_SECONDS):
+            async for _ in requests:
+                return
 
 
 def _decode(handler: Handler, raw: bytes) -> Any:
