@@ -23,6 +23,7 @@ from tyrum_local_spawn.supervision.record import (
     encode_exit,
     encode_journal,
 )
+from tyrum_local_spawn.supervision.spawner import IDLE_SUPERVISORS
 
 
 async def test_a_killed_provider_takes_its_runs_along(tmp_path: Path) -> None:
@@ -83,13 +84,9 @@ async def test_a_killed_spawner_is_replaced(tmp_path: Path) -> None:
 
 
 async def test_killed_idle_supervisors_are_replaced(tmp_path: Path) -> None:
-    """Killing idle supervisors, or the children they hold ready, costs nothing but themselves."""
+    """Killing idle supervisors costs nothing but themselves."""
     async with Provider.started(tmp_path) as provider:
-        await until(lambda: len(provider.spawner().children(recursive=True)) >= 8, "idle supervisors")
-        for idle in provider.spawner().children():
-            for child in idle.children():
-                child.kill()
-        assert (await provider.run(provider.shell("exit 5"))).exit_code == 5
+        await until(lambda: len(provider.spawner().children()) == IDLE_SUPERVISORS, "idle supervisors")
         for idle in provider.spawner().children():
             idle.kill()
         assert (await provider.run(provider.shell("exit 6"))).exit_code == 6

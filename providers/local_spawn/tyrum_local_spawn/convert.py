@@ -16,7 +16,7 @@ from tyrum_local_spawn.failures import Invalid
 from tyrum_local_spawn.ids import OperationId, ProcessId
 from tyrum_local_spawn.output import OutputPiece
 from tyrum_local_spawn.posture import NOT_ENFORCED, Posture
-from tyrum_local_spawn.runs import RunView, StartRequest
+from tyrum_local_spawn.run import RunView, StartRequest
 from tyrum_local_spawn.store import OPERATION_ID
 from tyrum_local_spawn.supervision.order import FileOrder, Order
 from tyrum_local_spawn.supervision.record import Cause, ExitRecord, StreamEnd, Tombstone

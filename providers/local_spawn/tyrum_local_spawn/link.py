@@ -21,6 +21,8 @@ class Started:
     """The command executes."""
 
     started_at_ns: int
+    leader: int
+    """Process id of the command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class SupervisorLink:
         frame = await self._receive()
         match frame.kind:
             case Kind.STARTED:
-                return Started(frame.head["started_at_ns"])
+                return Started(frame.head["started_at_ns"], frame.head["leader"])
             case Kind.REFUSED:
                 return NotStarted(
                     refusal=Refusal(frame.head["refusal"]),

@@ -13,7 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Coroutine
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, assert_never
 
 from tyrum_local_spawn.crew import Crew
@@ -31,7 +31,8 @@ from tyrum_local_spawn.failures import (
     WaitExpired,
 )
 from tyrum_local_spawn.ids import OperationId, ProcessId
-from tyrum_local_spawn.link import Chunk, NotStarted, Started, SupervisorGone, SupervisorLink
+from tyrum_local_spawn.link import Chunk, NotStarted, Started, SupervisorGone
+from tyrum_local_spawn.run import Run, RunView, StartRequest
 from tyrum_local_spawn.settings import Settings
 from tyrum_local_spawn.store import Damage, RunRecord, Store
 from tyrum_local_spawn.supervision.frames import MAX_CHUNK_BYTES
@@ -55,51 +56,6 @@ _HARD_END_SECONDS: Final = 0.6
 _SWEEP_SECONDS: Final = 3600.0
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class StartRequest:
-    """A checked request: the order still lacks digest, spool cap and user, which are not the caller's."""
-
-    order: Order
-    required_claims: tuple[str, ...]
-    durable: bool
-
-
-@dataclass(frozen=True, slots=True)
-class RunView:
-    """One run as of now; `end` is None while it runs."""
-
-    operation_id: OperationId
-    process_id: ProcessId
-    started_at_ns: int
-    end: ExitRecord | None
-
-
-class Run:
-    """One operation that is starting, running or ended."""
-
-    def __init__(self, operation_id: OperationId, process_id: ProcessId, digest: str) -> None:
-        self.operation_id = operation_id
-        self.process_id = process_id
-        self.digest = digest
-        self.started_at_ns: int | None = None
-        self.link: SupervisorLink | None = None
-        self.end: ExitRecord | None = None
-        self.damage: str | None = None
-        self.settled = asyncio.Event()
-        """Set when the end is known, or known to be damaged."""
-        self.starting: asyncio.Task[None] | None = None
-
-    @property
-    def running(self) -> bool:
-        """Whether the run holds one of the places, starting included."""
-        return not self.settled.is_set()
-
-    def view(self) -> RunView:
-        """Return a snapshot."""
-        assert self.started_at_ns is not None
-        return RunView(self.operation_id, self.process_id, self.started_at_ns, self.end)
 
 
 class Runs:
@@ -236,8 +192,9 @@ class Runs:
     async def _start(self, run: Run, order: Order) -> None:
         outcome = await self._order(run, order)
         match outcome:
-            case Started(started_at_ns=moment):
+            case Started(started_at_ns=moment, leader=leader):
                 run.started_at_ns = moment
+                run.hold(leader)
                 self._spawn(self._watch(run))
             case NotStarted(record=record):
                 if record is None:
@@ -273,9 +230,12 @@ class Runs:
         try:
             end = await run.link.watch()
         except SupervisorGone:
+            run.kill_leader()
             await self._settle(run)
         else:
             self._conclude(run, end)
+        finally:
+            run.let_go()
 
     async def _settle(self, run: Run) -> None:
         """Ask the disk how a run ended whose supervisor does not say it any more."""

@@ -17,7 +17,6 @@ from typing import Final
 
 from tyrum_local_spawn.supervision import tree
 from tyrum_local_spawn.supervision.frames import MAX_CHUNK_BYTES, Frame, FrameError, Kind, Splitter, pack
-from tyrum_local_spawn.supervision.launcher import Launcher
 from tyrum_local_spawn.supervision.order import Order
 from tyrum_local_spawn.supervision.pipes import OutputPipe, Wanted
 from tyrum_local_spawn.supervision.record import Cause, ExitRecord
@@ -42,7 +41,7 @@ class Run:
         order: Order,
         provider: socket.socket,
         splitter: Splitter,
-        launcher: Launcher,
+        leader: int,
         streams: tuple[OutputPipe, ...],
         wakeup: int,
         recorded_at_ns: int,
@@ -50,8 +49,8 @@ class Run:
         self._order = order
         self._provider: socket.socket | None = provider
         self._splitter = splitter
-        self._leader = launcher.pid
-        self._pidfd = launcher.pidfd
+        self._leader = leader
+        self._pidfd = os.pidfd_open(leader)
         self._streams = streams
         self._wakeup = wakeup
 
@@ -77,7 +76,7 @@ class Run:
 
     def loop(self) -> None:
         """Serve the run until its tree is gone, or cannot be ended in time."""
-        self._send(pack(Kind.STARTED, {"started_at_ns": self._began_at_ns}))
+        self._send(pack(Kind.STARTED, {"started_at_ns": self._began_at_ns, "leader": self._leader}))
         self._obey(b"")
         while not self._finished():
             now = time.monotonic()
@@ -89,6 +88,8 @@ class Run:
 
     def record(self) -> ExitRecord:
         """Return how the run ended."""
+        if self._status is None:
+            self._ended = time.monotonic()
         code, number = self._status or (None, None)
         stdout, stderr = self._streams
         return ExitRecord(

@@ -20,7 +20,7 @@ from typing import Final, NoReturn
 from tyrum_local_spawn.supervision import linux
 from tyrum_local_spawn.supervision.descriptors import receive_descriptors
 from tyrum_local_spawn.supervision.frames import Kind, Splitter, pack
-from tyrum_local_spawn.supervision.launcher import ENTER, EXECUTE, Launcher, LauncherGone, LaunchFailed
+from tyrum_local_spawn.supervision.launcher import LaunchFailed, enter, launch, prepare_inheritance
 from tyrum_local_spawn.supervision.order import FileOrder, Order, from_head, to_head
 from tyrum_local_spawn.supervision.pipes import OutputPipe, PipeEnds, open_pipe
 from tyrum_local_spawn.supervision.record import (
@@ -52,9 +52,9 @@ def supervise(control: socket.socket, taken_fd: int, runs_fd: int, boot_id: str)
         os.setsid()
         linux.become_subreaper()
         wakeup = _listen_to_signals()
-        launcher = Launcher()
+        prepare_inheritance()
         workplace = Workplace(runs_fd)
-        prepared = Prepared(launcher, workplace, tuple(open_pipe() for _ in STREAMS), wakeup, boot_id)
+        prepared = Prepared(workplace, tuple(open_pipe() for _ in STREAMS), wakeup, boot_id)
         _rehearse()
         try:
             data, fds = receive_descriptors(control, 1, 1)
@@ -62,7 +62,6 @@ def supervise(control: socket.socket, taken_fd: int, runs_fd: int, boot_id: str)
             data, fds = b"", []
         control.close()
         if not data or not fds:
-            launcher.discard()
             workplace.remove()
             os._exit(0)
         os.write(taken_fd, TAKEN.pack(os.getpid()))
@@ -121,7 +120,6 @@ def _listen_to_signals() -> int:
 class Prepared:
     """What an idle supervisor holds ready, so that an order finds it made."""
 
-    launcher: Launcher
     workplace: Workplace
     pipes: tuple[PipeEnds, ...]
     wakeup: int
@@ -134,14 +132,12 @@ class _Supervisor:
     def __init__(self, provider: socket.socket, prepared: Prepared) -> None:
         self._provider = provider
         self._prepared = prepared
-        self._launcher = prepared.launcher
         self._workplace = prepared.workplace
         self._splitter = Splitter()
 
     def run(self) -> None:
         order = self._receive_order()
         if order is None:
-            self._launcher.discard()
             self._workplace.remove()
             return
         streams = tuple(
@@ -150,24 +146,17 @@ class _Supervisor:
         )
         recorded = time.time_ns()
         try:
-            target = open_target(order)
-            self._begin(order, target, streams, recorded)
+            target = self._begin(order, recorded)
         except Refused as refused:
-            self._launcher.discard()
             self._workplace.remove()
             self._refuse(refused)
             return
         try:
-            self._release()
+            leader = self._execute(order, target, streams)
         except Refused as refused:
             self._conclude_unexecuted(refused, recorded)
             return
-        for stream in streams:
-            stream.release_write_end()
-        target.close()
-        run = Run(
-            order, self._provider, self._splitter, self._launcher, streams, self._prepared.wakeup, recorded
-        )
+        run = Run(order, self._provider, self._splitter, leader, streams, self._prepared.wakeup, recorded)
         run.loop()
         data = self._workplace.conclude(run.record())
         run.farewell(pack(Kind.ENDED, {}, data))
@@ -184,17 +173,17 @@ class _Supervisor:
             for frame in self._splitter.feed(data):
                 return from_head(frame.head, frame.blob) if frame.kind is Kind.START else None
 
-    def _begin(self, order: Order, target: Target, streams: tuple[OutputPipe, ...], recorded: int) -> None:
-        """Do everything that must hold before the command may execute."""
-        stdin = _stdin(order.stdin)
-        stdio = (stdin, streams[0].write_fd, streams[1].write_fd)
+    def _begin(self, order: Order, recorded: int) -> Target:
+        """Do everything that must hold before the command may execute; at its end the operation has begun."""
+        target = open_target(order)
         try:
-            try:
-                self._launcher.prepare(order, target, stdio)
-            except LauncherGone:  # somebody killed the waiting child: fork it now instead
-                self._launcher.discard()
-                self._launcher = Launcher()
-                self._launcher.prepare(order, target, stdio)
+            enter(target.directory_fd, order.run_as)
+        except OSError as error:
+            problem = os.strerror(error.errno or 0)
+            raise Refused(
+                Refusal.FIELD_INVALID, f"the run's user cannot enter `spec.cwd`: {problem}", "spec.cwd"
+            ) from error
+        try:
             self._workplace.write_journal(
                 Journal(
                     operation_id=order.operation_id,
@@ -207,23 +196,17 @@ class _Supervisor:
                     recorded_at_ns=recorded,
                 )
             )
-            self._launcher.await_ready()
             self._workplace.publish(order.operation_id)
         except AlreadyBegun as error:
             raise Refused(Refusal.REQUEST_ID_REUSED, "the operation has a record") from error
-        except LaunchFailed as error:
-            raise _refused(error) from error
-        except LauncherGone as error:
-            raise Refused(Refusal.INTERNAL, "the child that was to execute the command ended") from error
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise Refused(Refusal.QUOTA, "no space to record the operation") from error
             raise
-        finally:
-            os.close(stdin)
+        return target
 
-    def _release(self) -> None:
-        """Execute the command, unless the provider went away meanwhile.
+    def _execute(self, order: Order, target: Target, streams: tuple[OutputPipe, ...]) -> int:
+        """Execute the command, unless the provider went away meanwhile, and return its process id.
 
         A successor of the provider may have answered before this record existed that the operation never
         started; this provider was gone by then, so the look that follows the record keeps that promise.
@@ -232,15 +215,19 @@ class _Supervisor:
         poll.register(self._provider, select.POLLRDHUP)
         if poll.poll(0):
             raise Refused(Refusal.INTERNAL, "the provider went away before the command executed")
+        stdin = _stdin(order.stdin)
         try:
-            self._launcher.release()
+            leader = launch(order, target, (stdin, streams[0].write_fd, streams[1].write_fd))
         except LaunchFailed as error:
             raise _refused(error) from error
-        except LauncherGone as error:
-            raise Refused(Refusal.INTERNAL, "the child that was to execute the command ended") from error
+        os.close(stdin)
+        for stream in streams:
+            stream.release_write_end()
+        target.close()
+        os.chdir("/")  # hold no directory of the workspace
+        return leader
 
     def _conclude_unexecuted(self, refused: Refused, recorded: int) -> None:
-        self._launcher.discard()
         data = self._workplace.conclude(
             ExitRecord(
                 cause=Cause.START_FAILED,
@@ -280,16 +267,10 @@ def _stdin(data: bytes) -> int:
 
 
 def _refused(error: LaunchFailed) -> Refused:
-    match error.stage:
-        case stage if stage == ENTER:
-            return Refused(
-                Refusal.FIELD_INVALID, f"the run's user cannot enter `spec.cwd`: {error}", "spec.cwd"
-            )
-        case stage if stage == EXECUTE and error.code == errno.E2BIG:
-            return Refused(
-                Refusal.FIELD_INVALID, "`spec.argv` and `spec.env` exceed what the kernel takes", "spec.argv"
-            )
-        case stage if stage == EXECUTE:
-            return Refused(Refusal.PROGRAM_NOT_EXECUTABLE, f"the program could not be executed: {error}")
-        case _:
-            return Refused(Refusal.INTERNAL, f"the child could not be set up: {error}")
+    if error.code == errno.E2BIG:
+        return Refused(
+            Refusal.FIELD_INVALID, "`spec.argv` and `spec.env` exceed what the kernel takes", "spec.argv"
+        )
+    if error.transient:
+        return Refused(Refusal.INTERNAL, f"no process could be made: {error}")
+    return Refused(Refusal.PROGRAM_NOT_EXECUTABLE, f"the program could not be executed: {error}")
