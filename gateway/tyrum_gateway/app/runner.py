@@ -14,6 +14,7 @@ import structlog
 
 from tyrum_gateway.app.agent import Agent, EngineLimits
 from tyrum_gateway.app.interrupt import Interrupted, Interrupts
+from tyrum_gateway.app.past import Past
 from tyrum_gateway.app.proposals import AskAgain, Barred, Proposals, Ready
 from tyrum_gateway.app.streams import Attempt, Streams
 from tyrum_gateway.app.turns import Turns
@@ -25,7 +26,7 @@ from tyrum_gateway.domain.ids import BindingId, CallId, OperationId, ProcessId
 from tyrum_gateway.domain.model import CallRequest, StepEnd, TextDelta
 from tyrum_gateway.domain.ports import Ids, Store
 from tyrum_gateway.domain.process import ProcessResult
-from tyrum_gateway.domain.prompt import WINDOW, assemble
+from tyrum_gateway.domain.prompt import assemble
 from tyrum_gateway.domain.states import CallState
 from tyrum_gateway.domain.tool import Execution, Tool, ToolResult
 from tyrum_gateway.domain.transcript import OutputDigest, ProcessEnded
@@ -92,6 +93,7 @@ class TurnRunner:
                 progress belongs to a gateway that is gone.
         """
         launched: Launched | None = None
+        past = Past(self._store)
         while True:
             match work(turn):
                 case Rest():
@@ -102,7 +104,7 @@ class TurnRunner:
                     if recovered:
                         turn, _ = await self._turns.apply(turn, AttemptLost("the gateway was restarted"))
                     else:
-                        turn, launched = await self._generate(turn)
+                        turn, launched = await self._generate(turn, past)
                 case BeginCall():
                     turn, launched = await self._progress(turn)
                 case SettleCall(call):
@@ -111,10 +113,10 @@ class TurnRunner:
                     assert_never(never)
             recovered = False
 
-    async def _generate(self, turn: Turn) -> tuple[Turn, Launched | None]:
+    async def _generate(self, turn: Turn, past: Past) -> tuple[Turn, Launched | None]:
         text: list[str] = []
         try:
-            event = await self._interrupts.run(turn.turn_id, self._attempt(turn, text))
+            event = await self._interrupts.run(turn.turn_id, self._attempt(turn, past, text))
         except Interrupted:
             return await self._reload(turn), None
         except TimeoutError:
@@ -129,9 +131,9 @@ class TurnRunner:
             self._streams.attempt_over(turn.conversation_id)
         return await self._progress(turn, event)
 
-    async def _attempt(self, turn: Turn, text: list[str]) -> TurnEvent:
+    async def _attempt(self, turn: Turn, past: Past, text: list[str]) -> TurnEvent:
         """Ask the model; what it emits is appended to `text` as it comes."""
-        window = await self._store.window(turn, WINDOW)
+        window = await past.window(turn)
         prompt = assemble(
             operator_instructions=self._agent.instructions, window=window, tools=self._agent.exposed()
         )
