@@ -21,11 +21,12 @@ providers:
     deployment: local_process
 profiles:
   isolation:
-    default: {{provider: local}}
+    default: {{provider: local{profile}}}
 policy:
   default:
     rules:
 {rules}
+{more}
 """
 
 COUNTING_RULE = """\
@@ -56,12 +57,30 @@ scenarios:
 """`count` runs a command that counts its own executions; `ask` asks before it does the same."""
 
 
-def write(directory: Path, *, script: str = COUNTING_SCRIPT, rules: str = COUNTING_RULE) -> Path:
-    """Write configuration and script; return the configuration's path."""
+def write(
+    directory: Path,
+    *,
+    script: str = COUNTING_SCRIPT,
+    rules: str = COUNTING_RULE,
+    profile: str = "",
+    more: str = "",
+) -> Path:
+    """Write configuration and script; return the configuration's path.
+
+    Args:
+        directory: Where to.
+        script: What the model says.
+        rules: Items of the only bundle's rules.
+        profile: Further keys of the isolation profile, as they stand in a flow mapping.
+        more: Further sections.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "script.yaml").write_text(script, encoding="utf-8")
     config = directory / "config.yaml"
-    config.write_text(TEMPLATE.format(script=directory / "script.yaml", rules=rules), encoding="utf-8")
+    text = TEMPLATE.format(
+        script=directory / "script.yaml", rules=rules, profile=f", {profile}" if profile else "", more=more
+    )
+    config.write_text(text, encoding="utf-8")
     return config
 
 

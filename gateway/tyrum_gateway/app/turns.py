@@ -17,8 +17,10 @@ from tyrum_gateway.domain.errors import KernelBug, VersionConflict
 from tyrum_gateway.domain.ids import CallId
 from tyrum_gateway.domain.ports import Clock, Store
 from tyrum_gateway.domain.process import ProcessResult
+from tyrum_gateway.domain.states import CallState
 from tyrum_gateway.domain.turn import Turn
 from tyrum_gateway.domain.turn_events import (
+    ApprovalAnswered,
     CloseApproval,
     Effect,
     Record,
@@ -61,6 +63,8 @@ class Turns:
         for _ in range(ROUNDS):
             if turn.state.final:
                 return turn, ()
+            if any(not _awaited(turn, event) for event in events):
+                raise VersionConflict("the approval was resolved by somebody else", turn=turn.turn_id)
             transition = self._advance(turn, events)
             commit = fold(
                 transition.turn,
@@ -111,3 +115,11 @@ class Turns:
         recorded = (effect.payload for effect in effects if isinstance(effect, Record))
         payloads = itertools.chain((event.payload for event in window.own), recorded)
         return extend(window.checkpoint, turn.number, payloads)
+
+
+def _awaited(turn: Turn, event: TurnEvent) -> bool:
+    """Tell whether an answer, if it is one, still has a call that waits for it."""
+    if not isinstance(event, ApprovalAnswered):
+        return True
+    asked = event.approval.approval_id
+    return any(call.approval_id == asked and call.state is CallState.AWAITING_APPROVAL for call in turn.calls)

@@ -110,7 +110,7 @@ def compose(
         streams=streams,
         engine=engine,
         chat=ChatDesk(store=store, clock=clock, ids=ids, engine=engine, streams=streams, limits=limits),
-        approvals=ApprovalDesk(store=store, clock=clock, engine=engine),
+        approvals=ApprovalDesk(store=store, clock=clock, engine=engine, limits=limits),
         ids=ids,
         profiles={
             provider: tuple(
