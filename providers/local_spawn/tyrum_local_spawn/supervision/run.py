@@ -76,7 +76,6 @@ class Run:
 
     def loop(self) -> None:
         """Serve the run until its tree is gone, or cannot be ended in time."""
-        self._send(pack(Kind.STARTED, {"started_at_ns": self._began_at_ns, "leader": self._leader}))
         self._obey(b"")
         while not self._finished():
             now = time.monotonic()

@@ -152,7 +152,7 @@ class _Supervisor:
             self._refuse(refused)
             return
         try:
-            leader = self._execute(order, target, streams)
+            leader = self._execute(order, target, streams, recorded)
         except Refused as refused:
             self._conclude_unexecuted(refused, recorded)
             return
@@ -205,7 +205,7 @@ class _Supervisor:
             raise
         return target
 
-    def _execute(self, order: Order, target: Target, streams: tuple[OutputPipe, ...]) -> int:
+    def _execute(self, order: Order, target: Target, streams: tuple[OutputPipe, ...], recorded: int) -> int:
         """Execute the command, unless the provider went away meanwhile, and return its process id.
 
         A successor of the provider may have answered before this record existed that the operation never
@@ -220,6 +220,8 @@ class _Supervisor:
             leader = launch(order, target, (stdin, streams[0].write_fd, streams[1].write_fd))
         except LaunchFailed as error:
             raise _refused(error) from error
+        with contextlib.suppress(OSError):  # the loop finds out that nobody listens
+            self._provider.sendall(pack(Kind.STARTED, {"started_at_ns": recorded, "leader": leader}))
         os.close(stdin)
         for stream in streams:
             stream.release_write_end()

@@ -40,7 +40,8 @@ class Workplace:
         self._journal_fd = os.open(JOURNAL, _CREATE, 0o600, dir_fd=self.fd)
         fcntl.flock(self._journal_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._exit_fd = os.open(EXIT_PENDING, _CREATE, 0o600, dir_fd=self.fd)
-        os.fsync(self.fd)
+        # No fsync of this directory: syncing a file that was just created makes its name durable too on every
+        # file system Linux runs on, and another commit here would hold up the runs that begin meanwhile.
 
     def write_journal(self, journal: Journal) -> None:
         """Make the journal durable under the idle name; the operation has not begun yet."""
