@@ -1,6 +1,5 @@
 """The shipped files: quickstart, reference, generated page, and every YAML example."""
 
-import re
 import zipfile
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 from tests.config.files import QUICKSTART
+from tests.support.markdown import pages
 from tyrum_gateway.config import check_file
 from tyrum_gateway.config.document import Mapping, Node, Scalar, Sequence, plain, read_document
 from tyrum_gateway.config.model import ConfigFile
@@ -92,13 +92,18 @@ def test_examples_are_valid_as_they_are(file: Path) -> None:
     check_file(file, environment={})
 
 
-def test_yaml_in_the_documentation_has_the_right_shape() -> None:
-    """Each YAML block of the documentation that shows configuration is accepted over the quickstart."""
-    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("providers/*/README.md")]:
-        for block in re.findall(r"^```ya?ml\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
-            content = content_of(block)
-            if set(content) <= set(ConfigFile.model_fields):
-                ConfigFile.model_validate(content_of(QUICKSTART) | content)
+def test_yaml_in_the_documentation_has_the_right_shape(tmp_path: Path) -> None:
+    """Each YAML block of every page is accepted: as configuration over the quickstart, or as a script."""
+    blocks = [block for page in pages() for block in page.blocks if block.language in {"yaml", "yml"}]
+    assert blocks
+    for block in blocks:
+        content = content_of(block.code)
+        if "scenarios" in content:
+            script = tmp_path / "script.yaml"
+            script.write_text(block.code, encoding="utf-8")
+            load_script(script)
+        else:
+            ConfigFile.model_validate(content_of(QUICKSTART) | content)
 
 
 def test_the_example_script_can_be_played() -> None:
