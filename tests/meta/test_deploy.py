@@ -1,8 +1,10 @@
 """The shipped service unit starts this gateway, gives it the time it needs and keeps what it must."""
 
+import os
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,13 @@ def parse(text: str) -> Mapping[str, Sequence[str]]:
 def unit() -> Mapping[str, Sequence[str]]:
     """The shipped unit."""
     return parse((DEPLOY / "tyrum.service").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A directory whose path is short enough for sockets, as /run is."""
+    with tempfile.TemporaryDirectory(prefix="tyrum-", dir="/tmp") as directory:
+        yield Path(directory)
 
 
 def one(unit: Mapping[str, Sequence[str]], key: str) -> str:
@@ -91,10 +100,10 @@ def test_nothing_that_providers_need_is_taken(unit: Mapping[str, Sequence[str]])
 
 @pytest.mark.slow
 def test_the_gateway_serves_in_the_environment_of_the_unit(
-    unit: Mapping[str, Sequence[str]], tmp_path: Path
+    unit: Mapping[str, Sequence[str]], short_path: Path
 ) -> None:
     """With the modes, umask and variables of the unit, and no others, it serves; SIGTERM ends it with 0."""
-    state, runtime = tmp_path / "lib", tmp_path / "run"
+    state, runtime = short_path / "lib", short_path / "run"
     for base, kind in ((state, "State"), (runtime, "Runtime")):
         base.mkdir()
         (base / one(unit, f"{kind}Directory")).mkdir(mode=int(one(unit, f"{kind}DirectoryMode"), 8))
@@ -116,6 +125,8 @@ def test_the_gateway_serves_in_the_environment_of_the_unit(
     )  # fmt: skip
     try:
         gateway.start()
+        if os.geteuid() != 0:  # root's sockets are in /run/tyrum, whatever the environment says
+            assert gateway.address.startswith(f"unix:{variables['XDG_RUNTIME_DIR']}/")
         status = subprocess.run(
             [str(TYRUM), "providers", "list"],
             env=variables,
