@@ -27,7 +27,7 @@ async def write(database: Path, events: int, token_sha256: str) -> str:
         for number in range(max(events // PER_TURN, 1)):
             turn = Turn(ids.new(TurnId), conversation, owner, TurnState.QUEUED, now)
             accepted = await store.accept(
-                Acceptance(turn, number == 0, "earlier", f"history-{number}", "history", 16, ())
+                Acceptance(turn, number == 0, "earlier", f"{conversation}-{number}", "history", 16, ())
             )
             said = tuple(AssistantMessage(step, 1, "an earlier answer") for step in range(1, PER_TURN - 1))
             rested = Turn(

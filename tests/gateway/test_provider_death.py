@@ -141,7 +141,7 @@ async def until_admitted(client: Client) -> None:
 async def test_calls_while_the_provider_is_away_never_run_twice_and_it_comes_back_each_time(
     gateway: RunningGateway,
 ) -> None:
-    """Killed again and again, the provider returns; no call in between runs twice or claims more than it knows."""
+    """Killed again and again, the provider returns; no call in between runs twice or claims to know more."""
     async with connected(gateway) as client:
         conversation, counts = "", Counter[event_pb2.CallState.ValueType]()
         for _ in range(3):
