@@ -186,7 +186,7 @@ def test_the_console_scripts_of_the_wheel_start(wheel: Path) -> None:
         program += f"module = importlib.import_module({module!r})\n"
         program += f"assert callable(module.{name}) and module.__file__.startswith(sys.argv[1]), module\n"
     run = subprocess.run(
-        [sys.executable, "-c", program, str(wheel)],
+        [sys.executable, "-B", "-c", program, str(wheel)],
         capture_output=True,
         text=True,
         timeout=30,
