@@ -90,6 +90,22 @@ async def test_the_first_cause_stays(provider: Provider) -> None:
     assert await refused(provider.cancel(new_id("proc"))) == "RESOURCE_NOT_FOUND"
 
 
+async def test_a_supervisor_asked_to_stop_ends_its_run(provider: Provider) -> None:
+    """SIGTERM to a supervisor, as at the end of the host, kills the tree and is recorded as PROVIDER_GONE."""
+    path = provider.workspace / new_id("pid")
+    process = await provider.start(
+        provider.shell(f"trap '' TERM; echo $$ > {path}; while :; do sleep 0.05; done")
+    )
+    await until(lambda: pids(path), "the command")
+    provider.supervisor_of(pids(path)[0]).terminate()
+    result = (await provider.wait(process)).result
+    assert (result.cause, result.signal, result.tree_empty) == (
+        pb.END_CAUSE_PROVIDER_GONE,
+        signal.SIGKILL,
+        True,
+    )
+
+
 async def test_leftovers_end_with_their_leader(provider: Provider) -> None:
     """A daemon that outlives its leader and holds the pipes is killed, and the end does not wait for it."""
     path = provider.workspace / new_id("pid")

@@ -6,28 +6,22 @@ answered from a durable record or from the supervisor that owns the run; a damag
 
 import asyncio
 import contextlib
-import hashlib
 import hmac
-import json
 import logging
-import os
 import time
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any, Final, assert_never
 
+from tyrum_local_spawn.admission import Admission, failure_of
 from tyrum_local_spawn.crew import Crew
 from tyrum_local_spawn.failures import (
     Broken,
     Damaged,
-    Draining,
     Failure,
-    Full,
-    Invalid,
     Reused,
     StillRunning,
     Unknown,
-    Unmet,
     WaitExpired,
 )
 from tyrum_local_spawn.ids import OperationId, ProcessId
@@ -36,21 +30,18 @@ from tyrum_local_spawn.run import Run, RunView, StartRequest
 from tyrum_local_spawn.settings import Settings
 from tyrum_local_spawn.store import Damage, RunRecord, Store
 from tyrum_local_spawn.supervision.frames import MAX_CHUNK_BYTES
-from tyrum_local_spawn.supervision.order import Order, to_head
+from tyrum_local_spawn.supervision.order import Order
 from tyrum_local_spawn.supervision.record import (
     Cause,
     DamagedRecord,
     ExitRecord,
     Refusal,
-    StreamEnd,
     Tombstone,
 )
-from tyrum_local_spawn.supervision.spool import Layout, read_piece
 
 _START_SECONDS: Final = 9.0
 _SMALL_EVIDENCE_BYTES: Final = 16 * 1024
 """Evidence up to this size stays in memory; more is read from the record when it is asked for."""
-_RECORD_SPACE_BYTES: Final = 4 * 1024 * 1024
 _SOFT_END_SECONDS: Final = 1.0
 _HARD_END_SECONDS: Final = 0.6
 _SWEEP_SECONDS: Final = 3600.0
@@ -65,18 +56,17 @@ class Runs:
         self._store = store
         self._crew = crew
         self._settings = settings
-        self._key = b""
         self._runs: dict[OperationId, Run] = {}
         self._by_process: dict[ProcessId, Run] = {}
         self._tombstones: dict[OperationId, Tombstone] = {}
         self._damage: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._draining = False
+        self._admission = Admission(settings, store)
 
     async def load(self) -> None:
         """Take over what a predecessor recorded; called once, before anything starts."""
         try:
-            self._key = await asyncio.to_thread(self._store.digest_key)
+            self._admission.key = await asyncio.to_thread(self._store.digest_key)
         except DamagedRecord as error:
             _log.error("%s", error)
             self._damage["digest.key"] = str(error)
@@ -111,7 +101,7 @@ class Runs:
 
     def drain(self) -> None:
         """Start nothing new from now on."""
-        self._draining = True
+        self._admission.open = False
 
     async def start(self, request: StartRequest) -> RunView:
         """Start a run, or return the one that an equal request began.
@@ -121,61 +111,25 @@ class Runs:
         """
         operation_id = OperationId(request.order.operation_id)
         self._check_record(operation_id)
-        if not self._key:
+        if not self._admission.key:
             raise Damaged("the key of the records is damaged; nothing can be compared with them")
-        digest = self._digest(request)
+        digest = self._admission.digest(request)
         if operation_id in self._tombstones:
             raise Reused("the operation was resolved as never started")
         run = self._runs.get(operation_id)
         if run is None:
-            self._admit(request)
+            if self._damage:
+                raise Damaged("records are damaged; nothing new is started until an operator has looked")
+            owner = self._by_process.get(ProcessId(request.order.process_id))
+            self._admission.check(request, self._runs.values(), owner)
             run = self._begin(request, digest)
         elif not hmac.compare_digest(run.digest, digest):
             raise Reused("the operation id stands for another request")
         if run.starting is not None:
             await asyncio.shield(run.starting)  # the start goes on when the caller leaves
         if run.end is not None and run.end.cause is Cause.START_FAILED:
-            raise _failure(run.end.refusal or Refusal.INTERNAL, run.end.detail, "spec")
+            raise failure_of(run.end.refusal or Refusal.INTERNAL, run.end.detail, "spec.argv")
         return await self._with_evidence(run)
-
-    def _admit(self, request: StartRequest) -> None:
-        """Check everything that forbids a new run, before anything of it exists."""
-        if self._draining:
-            raise Draining("the provider takes no new work; nothing was started")
-        if request.required_claims:
-            names = ", ".join(sorted(set(request.required_claims)))
-            raise Unmet("CLAIM_UNAVAILABLE", f"this provider enforces none of: {names}", {"claims": names})
-        if request.durable:
-            raise Unmet(
-                "CAPABILITY_NOT_DECLARED",
-                "this provider does not offer `durable`",
-                {"capability": "durable"},
-            )
-        if self._damage:
-            raise Damaged("records are damaged; nothing new is started until an operator has looked")
-        if (other := self._by_process.get(ProcessId(request.order.process_id))) is not None:
-            raise Reused("the process id belongs to another operation", {"operation_id": other.operation_id})
-        if self.running >= self._settings.max_concurrent:
-            limit = str(self._settings.max_concurrent)
-            raise Full("CONCURRENCY_LIMIT", f"{limit} processes are running", {"limit": limit})
-        wanted = 2 * self._settings.spool_bytes_per_stream
-        if self._spooled() + wanted > self._settings.spool_bytes_total:
-            raise Full("QUOTA", "the spools of running and unreleased processes fill spool_bytes_total")
-        if not self._store.has_space(_RECORD_SPACE_BYTES):
-            raise Full("QUOTA", "the disk of the state directory is full")
-
-    def _spooled(self) -> int:
-        cap = self._settings.spool_bytes_per_stream
-        total = 0
-        for run in self._runs.values():
-            if run.end is None:
-                total += 2 * cap
-            else:
-                total += sum(
-                    min(stream.stored_bytes, stream.spool_bytes)
-                    for stream in (run.end.stdout, run.end.stderr)
-                )
-        return total
 
     def _begin(self, request: StartRequest, digest: str) -> Run:
         order = replace(
@@ -202,7 +156,7 @@ class Runs:
                 else:
                     run.started_at_ns = record.started_at_ns
                     self._conclude(run, record)
-                raise _failure(outcome.refusal, outcome.message, outcome.field)
+                raise failure_of(outcome.refusal, outcome.message, outcome.field)
             case None:
                 await self._settle(run)
                 if run.started_at_ns is None:
@@ -347,7 +301,10 @@ class Runs:
         """Read one chunk of an ended run from its spool."""
         assert run.end is not None
         end = (run.end.stdout, run.end.stderr)[stream]
-        return await asyncio.to_thread(self._read_spool, run.operation_id, stream, end, offset)
+        piece = await asyncio.to_thread(
+            self._store.read_spool, run.operation_id, stream, end, offset, MAX_CHUNK_BYTES
+        )
+        return Chunk(piece.offset, piece.data, piece.dropped_before, end.total_bytes)
 
     def find(self, process_id: ProcessId) -> Run:
         """Return a run for reading its output.
@@ -356,16 +313,6 @@ class Runs:
             Failure: as for `view`.
         """
         return self._find(process_id)
-
-    def _read_spool(self, operation_id: OperationId, stream: int, end: StreamEnd, offset: int) -> Chunk:
-        fd = self._store.open_spool(operation_id, stream)
-        try:
-            layout = Layout(end.spool_bytes, end.stored_bytes)
-            piece = read_piece(fd, layout, end.total_bytes, offset, MAX_CHUNK_BYTES)
-        finally:
-            if fd is not None:
-                os.close(fd)
-        return Chunk(piece.offset, piece.data, piece.dropped_before, end.total_bytes)
 
     def cancel(self, process_id: ProcessId, grace: float | None) -> RunView:
         """Ask for the end of a run and return its state at that moment; without `grace` the start's counts.
@@ -478,15 +425,6 @@ class Runs:
             self._damage[run.operation_id] = run.damage = str(error)
             raise Damaged("the record of the operation is damaged") from error
 
-    def _digest(self, request: StartRequest) -> str:
-        """Digest what was requested under the store's key, so that a digest tells nothing about secrets."""
-        head = to_head(request.order)
-        head["stdin"] = hashlib.sha256(request.order.stdin).hexdigest()
-        head["required_claims"] = sorted(request.required_claims)
-        head["durable"] = request.durable
-        text = json.dumps(head, sort_keys=True, separators=(",", ":")).encode()
-        return hmac.new(self._key, text, hashlib.sha256).hexdigest()
-
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run work that outlives the call; `shutdown` ends it."""
         task = asyncio.create_task(work)
@@ -498,22 +436,6 @@ class Runs:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) and not isinstance(error, Failure):
             _log.error("work on a run failed", exc_info=error)
-
-
-def _failure(refusal: Refusal, message: str, field: str) -> Failure:
-    match refusal:
-        case Refusal.FIELD_INVALID:
-            return Invalid(message, {"field": field})
-        case Refusal.REQUEST_ID_REUSED:
-            return Reused(message)
-        case Refusal.WORKSPACE_CHANGED | Refusal.PROGRAM_CHANGED | Refusal.PROGRAM_NOT_EXECUTABLE:
-            return Unmet(refusal.value, message)
-        case Refusal.QUOTA:
-            return Full("QUOTA", message)
-        case Refusal.INTERNAL:
-            return Broken(message)
-        case _:
-            assert_never(refusal)
 
 
 def _without_evidence(end: ExitRecord) -> ExitRecord:

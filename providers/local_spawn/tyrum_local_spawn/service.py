@@ -1,5 +1,6 @@
 """IsolationService on the wire: checks, delegates, and turns every failure into its registered reason."""
 
+import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any, TypeAlias
@@ -15,6 +16,8 @@ from tyrum_local_spawn.output import read_output
 from tyrum_local_spawn.posture import Posture
 from tyrum_local_spawn.runs import Runs
 from tyrum_provider_kit import ServiceError
+
+_log = logging.getLogger(__name__)
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -50,8 +53,10 @@ class IsolationService(isolation_pb2_grpc.IsolationServiceServicer):
     ) -> pb.StartProcessResponse:
         """Start a run, or return the one an equal request began."""
         with _on_the_wire():
-            convert.read_context(request, self._provider_id)
-            view = await self._open.start(convert.read_start(request))
+            actor = convert.read_context(request, self._provider_id)
+            start = convert.read_start(request)
+            _log.info("start of %s for %s under %s", *_subject(request, actor))
+            view = await self._open.start(start)
         return pb.StartProcessResponse(process=convert.process_message(view))
 
     async def WaitProcess(  # noqa: N802
@@ -100,8 +105,9 @@ class IsolationService(isolation_pb2_grpc.IsolationServiceServicer):
     ) -> pb.CancelProcessResponse:
         """Ask for the end of the tree and acknowledge."""
         with _on_the_wire():
-            convert.read_context(request, self._provider_id)
+            actor = convert.read_context(request, self._provider_id)
             process_id = convert.read_process_id(request.process_id)
+            _log.info("cancel of %s for %s under %s", *_subject(request, actor))
             view = self._open.cancel(process_id, convert.read_cancel_grace(request))
         return pb.CancelProcessResponse(state=convert.state_of(view))
 
@@ -125,6 +131,10 @@ class IsolationService(isolation_pb2_grpc.IsolationServiceServicer):
             processes=[convert.process_message(view, evidence=False) for view in views],
             next_page_token=views[-1].process_id if more else "",
         )
+
+
+def _subject(request: pb.StartProcessRequest | pb.CancelProcessRequest, actor: str) -> tuple[str, str, str]:
+    return request.process_id, actor, request.context.binding.binding_id
 
 
 @contextmanager

@@ -41,6 +41,7 @@ from tyrum_local_spawn.supervision.record import (
     encode_exit,
     encode_tombstone,
 )
+from tyrum_local_spawn.supervision.spool import Layout, Piece, read_piece
 
 OPERATION_ID: Final = re.compile(r"op_[0-9a-z]{26}")
 _KEY_BYTES: Final = 32
@@ -197,13 +198,20 @@ class Store:
             raise DamagedRecord("the exit record is missing")
         return found.exit
 
-    def open_spool(self, operation_id: OperationId, stream: int) -> int | None:
-        """Open a stream's spool for reading; None when nothing was spooled. The caller closes it."""
+    def read_spool(
+        self, operation_id: OperationId, stream: int, end: StreamEnd, offset: int, limit: int
+    ) -> Piece:
+        """Read at most `limit` bytes of an ended stream at or after `offset`, which is at most its total."""
+        layout = Layout(end.spool_bytes, end.stored_bytes)
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            return os.open(self.runs / operation_id / STREAMS[stream], flags)
+            fd = os.open(self.runs / operation_id / STREAMS[stream], flags)
         except FileNotFoundError:
-            return None
+            return read_piece(None, layout, end.total_bytes, offset, limit)
+        try:
+            return read_piece(fd, layout, end.total_bytes, offset, limit)
+        finally:
+            os.close(fd)
 
     def has_space(self, wanted: int) -> bool:
         """Tell whether the disk has room for one more record and `wanted` bytes."""

@@ -103,6 +103,11 @@ class ExitRecord:
     """For `START_FAILED`: what StartProcess answered."""
     detail: str = ""
 
+    @property
+    def spooled_bytes(self) -> int:
+        """Disk space that the spools take."""
+        return sum(min(stream.stored_bytes, stream.spool_bytes) for stream in (self.stdout, self.stderr))
+
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
