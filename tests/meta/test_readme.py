@@ -74,12 +74,12 @@ class Newcomer:
             case arguments:
                 shown = SHOWN.get(" ".join(arguments))
                 assert shown, f"nothing is known about the output of `{line.command}`"
-                assert shown in self._run(words)
+                assert shown in self.run(words)
 
     def leave(self) -> None:
         """Answer what waits, from elsewhere; each chat then ends well, and so does the gateway."""
         for approval, terminal in self.asked.items():
-            self._run([TYRUM, "approvals", "approve", approval])
+            self.run([TYRUM, "approvals", "approve", approval])
             assert terminal.end() == 0
             assert "> Linux" in terminal.screen
         self.asked.clear()
@@ -113,7 +113,8 @@ class Newcomer:
         environment = client_environment(self.state_dir) | {"TERM": "xterm", "NO_COLOR": "1"}
         return self.processes.enter_context(on_terminal(words, environment))
 
-    def _run(self, words: list[str]) -> str:
+    def run(self, words: list[str], code: int = 0) -> str:
+        """Run a command that ends by itself; return everything that it says."""
         run = subprocess.run(
             words,
             env=client_environment(self.state_dir),
@@ -123,8 +124,8 @@ class Newcomer:
             timeout=20,
             check=False,
         )
-        assert run.returncode == 0, run.stderr + run.stdout
-        return run.stdout
+        assert run.returncode == code, run.stderr + run.stdout
+        return run.stdout + run.stderr
 
 
 @pytest.fixture
@@ -182,3 +183,23 @@ def test_every_guide_is_run_by_a_test() -> None:
             tests = [path for path in tracked() if path.name.startswith("test_") and path.suffix == ".py"]
             name = guide.path.as_posix()
             assert any(name in (ROOT / path).read_text(encoding="utf-8") for path in tests), name
+
+
+def test_a_provider_author_finds_what_the_page_names(newcomer: Newcomer, tmp_path: Path) -> None:
+    """`tyrum proto export DIR` holds every contract and vector that providers/README.md refers to."""
+    newcomer.run([TYRUM, "proto", "export", str(tmp_path / "out")])
+    page = markdown.read(Path("providers/README.md"))
+    named = [code for code in page.code if re.fullmatch(r"tyrum/[\w/.-]+\.\w+", code)]
+    assert len(named) >= 4
+    assert [name for name in named if not (tmp_path / "out" / name).is_file()] == []
+
+
+def test_the_broken_providers_are_listed(newcomer: Newcomer) -> None:
+    """`python -m tyrum_conformance.broken` lists its providers, and `good` is one of them."""
+    words = ["python", "-m", "tyrum_conformance.broken"]
+    assert " ".join(words) in list(markdown.read(Path("providers/README.md")).code)
+    listed = newcomer.run([f".venv/bin/{words[0]}", *words[1:]], code=64)
+    names = [line.strip() for line in listed.splitlines() if line.startswith("  ")]
+    assert "good" in names
+    for name in names:
+        assert (ROOT / f"conformance/tyrum_conformance/broken/{name}.py").is_file()
