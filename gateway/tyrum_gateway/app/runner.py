@@ -16,6 +16,7 @@ from tyrum_gateway.app.agent import Agent, EngineLimits
 from tyrum_gateway.app.interrupt import Interrupted, Interrupts
 from tyrum_gateway.app.past import Past
 from tyrum_gateway.app.proposals import AskAgain, Barred, Proposals, Ready
+from tyrum_gateway.app.step_bounds import StepText, require_few
 from tyrum_gateway.app.streams import Attempt, Streams
 from tyrum_gateway.app.turns import Turns
 from tyrum_gateway.app.withdrawn import Withdrawn
@@ -114,7 +115,7 @@ class TurnRunner:
             recovered = False
 
     async def _generate(self, turn: Turn, past: Past) -> tuple[Turn, Launched | None]:
-        text: list[str] = []
+        text = StepText()
         try:
             event = await self._interrupts.run(turn.turn_id, self._attempt(turn, past, text))
         except Interrupted:
@@ -131,7 +132,7 @@ class TurnRunner:
             self._streams.attempt_over(turn.conversation_id)
         return await self._progress(turn, event)
 
-    async def _attempt(self, turn: Turn, past: Past, text: list[str]) -> TurnEvent:
+    async def _attempt(self, turn: Turn, past: Past, text: StepText) -> TurnEvent:
         """Ask the model; what it emits is appended to `text` as it comes."""
         window = await past.window(turn)
         prompt = assemble(
@@ -142,17 +143,21 @@ class TurnRunner:
             async with aclosing(self._agent.model.generate(prompt)) as events:
                 async for event in events:
                     match event:
+                        case TextDelta(""):
+                            pass  # nothing to publish, and nothing that a bound in bytes would count
                         case TextDelta(emitted):
                             new = _well_formed(emitted)
-                            text.append(new)
+                            text.add(new)
                             self._streams.delta(turn.conversation_id, attempt, new)
                         case StepEnd(requests):
-                            calls = await self._proposals.decide(turn, [_readable(item) for item in requests])
-                            return StepGenerated(turn.step, turn.attempt, "".join(text), calls)
+                            readable = [_readable(item) for item in requests]
+                            require_few(readable)
+                            calls = await self._proposals.decide(turn, readable)
+                            return StepGenerated(turn.step, turn.attempt, str(text), calls)
         raise ModelUnavailable("the model's answer broke off", retryable=True)
 
-    def _failed(self, turn: Turn, text: list[str], reason: str, *, retryable: bool) -> TurnEvent:
-        return StepFailed(turn.step, turn.attempt, "".join(text), reason, retryable=retryable)
+    def _failed(self, turn: Turn, text: StepText, reason: str, *, retryable: bool) -> TurnEvent:
+        return StepFailed(turn.step, turn.attempt, str(text), reason, retryable=retryable)
 
     async def _progress(
         self, turn: Turn, *events: TurnEvent, results: dict[CallId, ProcessResult] | None = None

@@ -32,9 +32,9 @@ class ApprovalServicer(approval_pb2_grpc.ApprovalServiceServicer):
             after=ApprovalId.parse(token, "page_token") if token else None,
             limit=size + 1,
         )
+        approvals, more = convert.page(found, size, convert.approval)
         return approval_pb2.ListApprovalsResponse(
-            approvals=[convert.approval(item) for item in found[:size]],
-            next_page_token=found[size - 1].approval_id if len(found) > size else "",
+            approvals=approvals, next_page_token=approvals[-1].approval_id if more else ""
         )
 
     async def GetApproval(  # noqa: N802 - named by the contract

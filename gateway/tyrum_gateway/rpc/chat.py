@@ -95,6 +95,5 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
         size = convert.page_size(request.page_size, default=100, maximum=500)
         after = convert.sequence(request.after_sequence)
         found = await self._desk.events(caller(), conversation_id, after, size + 1)
-        return chat_pb2.ListEventsResponse(
-            events=[convert.event(item) for item in found[:size]], more=len(found) > size
-        )
+        events, more = convert.page(found, size, convert.event)
+        return chat_pb2.ListEventsResponse(events=events, more=more)

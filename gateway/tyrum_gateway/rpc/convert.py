@@ -5,10 +5,12 @@ exists.
 """
 
 import re
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import assert_never
+from typing import TypeVar, assert_never
 
 from google.protobuf import duration_pb2, timestamp_pb2
+from google.protobuf.message import Message
 
 from tyrum.approval.v1 import approval_pb2
 from tyrum.chat.v1 import chat_pb2, event_pb2
@@ -26,6 +28,12 @@ MAX_TEXT = 256 * 1024
 
 MAX_REASON = 1024
 """Bytes of a reason."""
+
+MAX_PAGE = 3 * 1024 * 1024
+"""Bytes of a page's entries; a message may have 4 MiB. One entry always fits."""
+
+_Item = TypeVar("_Item")
+_Entry = TypeVar("_Entry", bound=Message)
 
 _REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
@@ -102,6 +110,22 @@ def sequence(value: int) -> int:
 
 
 # -- Outwards ------------------------------------------------------------------------------------
+
+
+def page(items: Sequence[_Item], size: int, write: Callable[[_Item], _Entry]) -> tuple[list[_Entry], bool]:
+    """Write at most `size` entries, fewer when they are large; tell whether items are left.
+
+    Without this, a few large entries would make a whole list unreadable.
+    """
+    written: list[_Entry] = []
+    held = 0
+    for item in items[:size]:
+        entry = write(item)
+        held += entry.ByteSize()
+        if written and held > MAX_PAGE:
+            break
+        written.append(entry)
+    return written, len(items) > len(written)
 
 
 def timestamp(moment: datetime) -> timestamp_pb2.Timestamp:
