@@ -111,21 +111,21 @@ async def test_the_journal_is_there_before_the_command(provider: Provider) -> No
     assert operation.encode() in result.stdout.head
 
 
-async def test_a_required_claim_starts_nothing(provider: Provider) -> None:
+async def test_a_required_claim_starts_nothing(tmp_path: Path) -> None:
     """No claim is proved here: requiring one fails before any process or record exists."""
-    await until(
-        lambda: len(provider.spawner().children()) == IDLE_SUPERVISORS, "a full set of idle supervisors"
-    )
-    before = sorted(child.pid for child in provider.spawner().children(recursive=True))
-    operation = new_id("op")
-    for claims in (["fs.read"], ["res.time"], ["not.registered"]):
-        spec = provider.shell("exit 0", required_claims=claims)
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await provider.start(spec, operation=operation)
-        assert reason_of(caught.value) == "CLAIM_UNAVAILABLE"
-        assert info_of(caught.value).metadata["claims"] == claims[0]
-    assert sorted(child.pid for child in provider.spawner().children(recursive=True)) == before
-    assert not (provider.runs / operation).exists()
+    async with Provider.started(tmp_path) as provider:
+        spawner = provider.spawner()
+        await until(lambda: len(spawner.children()) == IDLE_SUPERVISORS, "a full set of idle supervisors")
+        before = sorted(child.pid for child in spawner.children(recursive=True))
+        operation = new_id("op")
+        for claims in (["fs.read"], ["res.time"], ["not.registered"]):
+            spec = provider.shell("exit 0", required_claims=claims)
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await provider.start(spec, operation=operation)
+            assert reason_of(caught.value) == "CLAIM_UNAVAILABLE"
+            assert info_of(caught.value).metadata["claims"] == claims[0]
+        assert sorted(child.pid for child in spawner.children(recursive=True)) == before
+        assert not (provider.runs / operation).exists()
 
 
 async def test_durable_is_not_offered(provider: Provider) -> None:
