@@ -9,7 +9,12 @@ from dataclasses import dataclass
 import structlog
 
 from tyrum_gateway.bootstrap.compose import Composition, Seams, compose
-from tyrum_gateway.bootstrap.state_directory import StateDirectory, gateway_socket, runtime_directory
+from tyrum_gateway.bootstrap.state_directory import (
+    StateDirectory,
+    free_socket,
+    gateway_socket,
+    runtime_directory,
+)
 from tyrum_gateway.config.settings import Settings
 from tyrum_gateway.domain.principal import Role
 from tyrum_gateway.rpc.approvals import ApprovalServicer
@@ -67,7 +72,7 @@ async def serve(
     with directory.locked():
         runtime = runtime_directory()
         socket = settings.listen.unix or gateway_socket(runtime, directory.path)
-        socket.unlink(missing_ok=True)
+        free_socket(socket)
         addresses = [f"unix:{socket}"]
         if settings.listen.tcp is not None:
             addresses.append(f"{settings.listen.tcp.host}:{settings.listen.tcp.port}")

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import secrets
+import socket
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ LONGEST_SOCKET = 100
 """Bytes of the longest socket path; the kernel allows 107."""
 
 _SOCKET_NAME = 40
+_PROBE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,31 @@ def runtime_directory() -> Path:
         else:
             return base
     raise StateUnusable("no directory for sockets: " + "; ".join(problems))
+
+
+def free_socket(path: Path) -> None:
+    """Make a socket path free to listen on: gRPC would take it from a living server without a word.
+
+    Only what a gateway that is gone has left behind is removed.
+
+    Raises:
+        StateUnusable: A process listens there, the path holds something else, or it cannot be reached.
+    """
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(_PROBE_SECONDS)
+            probe.connect(os.fspath(path))
+    except FileNotFoundError:
+        return
+    except ConnectionRefusedError as error:
+        # A regular file refuses connections as well.
+        if not stat.S_ISSOCK(path.lstat().st_mode):
+            raise StateUnusable(f"`{path}` is no socket: remove it or listen elsewhere") from error
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StateUnusable(f"cannot listen on `{path}`: {error.strerror or 'no answer'}") from error
+    else:
+        raise StateUnusable(f"another process listens on `{path}`: listen elsewhere")
 
 
 def gateway_socket(runtime: Path, state: Path) -> Path:
