@@ -12,12 +12,28 @@ from tyrum_gateway.domain.ids import ConversationId, TurnId
 from tyrum_gateway.domain.ports import Clock, Ids, Store, TurnView
 from tyrum_gateway.domain.principal import Principal, Role
 from tyrum_gateway.domain.states import TurnState
-from tyrum_gateway.domain.transcript import AssistantMessage, AttemptAbandoned, Event, TurnFinished
+from tyrum_gateway.domain.transcript import (
+    AssistantMessage,
+    AttemptAbandoned,
+    Event,
+    Payload,
+    ToolCallDecided,
+    ToolCallFinished,
+    ToolCallProposed,
+    TurnFinished,
+    UserMessage,
+)
 from tyrum_gateway.domain.turn import Turn
 from tyrum_gateway.domain.turn_events import CancelRequested
 
 PAGE = 200
-"""Events read at a time by a watcher."""
+"""Most events read at a time by a watcher."""
+
+FIRST_PAGE = 16
+"""Events that a watcher reads first."""
+
+HELD_CHARACTERS = 512 * 1024
+"""Of the events it has read, a watcher holds about these; the rest is read again when it is due."""
 
 _SEES_ALL = frozenset({Role.OPERATOR, Role.AUDITOR, Role.ADMIN})
 
@@ -106,12 +122,18 @@ class ChatDesk:
         Raises:
             Draining: The gateway is shutting down.
         """
+        size = FIRST_PAGE
         with self._streams.subscribe(conversation_id) as subscription:
             while True:
                 for item in subscription.take():
                     if until is None or isinstance(item, Gap) or item.attempt.turn_id == until:
                         yield item
-                events = await self._store.events(conversation_id, after, PAGE)
+                found = await self._store.events(conversation_id, after, size)
+                events = _held(found)
+                whole = len(events) == len(found)
+                more = len(found) == size or not whole
+                size = min(2 * size, PAGE) if whole else len(events)
+                del found  # a watcher that does not read holds no more than it has to
                 for event in events:
                     after = event.sequence
                     match event.payload:
@@ -123,7 +145,7 @@ class ChatDesk:
                         yield event
                         if until is not None and isinstance(event.payload, TurnFinished):
                             return
-                if len(events) < PAGE:
+                if not more:
                     if subscription.closed:
                         raise Draining("the gateway is shutting down: reconnect and resume")
                     await subscription.wait()
@@ -188,3 +210,24 @@ class ChatDesk:
 def _title(text: str) -> str:
     first = text.strip().splitlines()[0] if text.strip() else ""
     return first[:120]
+
+
+def _held(events: Sequence[Event]) -> Sequence[Event]:
+    """Cut a page off after the event that makes it larger than `HELD_CHARACTERS`."""
+    held = 0
+    for number, event in enumerate(events, 1):
+        held += _characters(event.payload)
+        if held > HELD_CHARACTERS:
+            return events[:number]
+    return events
+
+
+def _characters(payload: Payload) -> int:
+    """Tell the length of what may be long in an event."""
+    match payload:
+        case UserMessage(text=text) | AssistantMessage(text=text):
+            return len(text)
+        case ToolCallProposed(arguments=text) | ToolCallDecided(target=text) | ToolCallFinished(content=text):
+            return len(text)
+        case _:
+            return 0

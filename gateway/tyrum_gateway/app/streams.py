@@ -15,6 +15,9 @@ from tyrum_gateway.domain.ids import ConversationId, TurnId
 RING_BYTES = 256 * 1024
 """Most delta text held for one watcher, and most text of a partial snapshot, in UTF-8 bytes."""
 
+MERGED_BYTES = 4 * 1024
+"""Deltas that nobody has taken yet are joined up to this size, so that small ones cost little more."""
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
@@ -95,8 +98,17 @@ class Subscription:
         self._wake.set()
 
     def _push(self, item: Delta | Partial) -> None:
-        self._ring.append(item)
         self._held += len(item.text.encode())
+        last = self._ring[-1] if self._ring else None
+        if (
+            isinstance(last, Delta)
+            and isinstance(item, Delta)
+            and last.attempt == item.attempt
+            and len(last.text) + len(item.text) <= MERGED_BYTES
+        ):
+            self._ring[-1] = Delta(last.attempt, last.offset, last.text + item.text)
+        else:
+            self._ring.append(item)
         while self._held > RING_BYTES:
             size = len(self._ring.popleft().text.encode())
             self._held -= size
