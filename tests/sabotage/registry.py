@@ -85,7 +85,8 @@ REGISTRY = (
         f"{GATEWAY}/app/proposals.py",
         "if approved is not None and approved.subject.digest == prepared.subject.digest:",
         "if approved is not None:",
-        "tests/gateway/test_approvals.py::test_changed_program_is_asked_about_again",
+        "tests/gateway/test_approvals.py"
+        "::test_a_program_that_changed_since_it_was_shown_is_asked_about_again",
     ),
     Sabotage(
         "INV-10",

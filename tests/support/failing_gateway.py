@@ -1,0 +1,49 @@
+"""A gateway whose lists fail in a way that nobody foresaw; composed for tests only.
+
+Run as `python failing_gateway.py --state-dir DIR --config FILE`.
+"""
+
+import argparse
+import asyncio
+import os
+from pathlib import Path
+from typing import Any, NoReturn
+
+from tyrum_gateway.bootstrap import Seams, serve
+from tyrum_gateway.config import load_settings
+from tyrum_gateway.storage import SqliteStore
+
+CAUSE = "no such column: planted-canary"
+"""What the failure says; it belongs into the log and nowhere else."""
+
+
+class FailingStore(SqliteStore):
+    """Works but for its lists."""
+
+    async def conversations(self, *_: Any, **__: Any) -> NoReturn:
+        """Fail."""
+        raise RuntimeError(CAUSE)
+
+    async def approvals(self, *_: Any, **__: Any) -> NoReturn:
+        """Fail."""
+        raise RuntimeError(CAUSE)
+
+    async def bindings(self, *_: Any, **__: Any) -> NoReturn:
+        """Fail."""
+        raise RuntimeError(CAUSE)
+
+
+def main() -> None:
+    """Serve."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--state-dir", type=Path, required=True)
+    parser.add_argument("--config", type=Path, required=True)
+    chosen = parser.parse_args()
+    settings = load_settings(chosen.config, environment=os.environ, state_dir=chosen.state_dir)
+    asyncio.run(
+        serve(settings, version="test", ready=lambda _: None, seams=Seams(open_store=FailingStore.open))
+    )
+
+
+if __name__ == "__main__":
+    main()
