@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import shutil
 import stat
 import time
 from dataclasses import replace
@@ -11,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.host.support import (
+    DOUBLES,
     FAST,
+    PYTHON,
     Place,
     arguments_of,
     environment_of,
@@ -253,3 +256,48 @@ async def test_socket_path_is_checked_before_the_start(place: Place) -> None:
         assert status.lifecycle is Lifecycle.REJECTED
         assert "bytes, at most 100" in status.reason
         assert status.pid is None
+
+
+async def test_settings_of_any_admitted_size_arrive(place: Place) -> None:
+    """A configuration far larger than what fits into a call's metadata reaches the provider whole."""
+    large = own("large_settings", name="large", config={"text": "x" * 60_000})
+    async with ProviderHost([large], state_dir=place.state, runtime_dir=place.runtime, bounds=FAST) as host:
+        assert await host.wait_settled(SETTLE)
+        admitted(host, "large")
+
+
+async def test_an_artifact_replaced_while_it_starts_is_refused(place: Place) -> None:
+    """What was measured is not what lies there now: the instance is refused, whatever it proved."""
+    place.state.mkdir(parents=True)
+    program = place.state / "provider.py"
+    shutil.copy(DOUBLES / "replaces_itself.py", program)
+    replaced = spec("good", command=(PYTHON, str(program)))
+    bounds = replace(FAST, handshake=20.0)
+    async with ProviderHost(
+        [replaced], state_dir=place.state, runtime_dir=place.runtime, bounds=bounds
+    ) as host:
+        await eventually(lambda: host.status("good").reason)
+        status = host.status("good")
+        assert f"{program} was replaced while the provider started" in status.reason
+        assert status.lifecycle is not Lifecycle.ADMITTED
+        with pytest.raises(ProviderUnavailable):
+            host.lease("good")
+
+
+async def test_a_program_for_another_machine_is_named(place: Place) -> None:
+    """A program that the system cannot execute is refused with its architecture, mode and owner."""
+    machine = 183 if os.uname().machine == "x86_64" else 62
+    place.state.mkdir(parents=True)
+    program = place.state / "provider"
+    program.write_bytes(
+        b"\x7fELF\x02\x01\x01" + bytes(9) + b"\x02\x00" + machine.to_bytes(2, "little") + bytes(44)
+    )
+    program.chmod(0o700)
+    foreign = spec("good", command=(str(program),))
+    async with ProviderHost([foreign], state_dir=place.state, runtime_dir=place.runtime, bounds=FAST) as host:
+        assert await host.wait_settled(SETTLE)
+        status = host.status("good")
+        assert status.lifecycle is Lifecycle.REJECTED
+        assert f"mode 0700, owner uid {os.geteuid()}, ELF for" in status.reason
+        assert f"host is {os.uname().machine}" in status.reason
+        assert "operator: " in status.reason

@@ -100,6 +100,30 @@ async def test_oversized_answers_are_refused(place: Place) -> None:
     await server.stop(None)
 
 
+async def test_a_refused_call_is_made_once(place: Place) -> None:
+    """UNAVAILABLE may mean that the work was begun: neither gRPC nor the host repeats a call by itself."""
+    place.runtime.mkdir(parents=True)
+    path, calls = place.runtime / "p.sock", list[bytes]()
+
+    async def refuse(request: bytes, context: aio.ServicerContext[bytes, bytes]) -> bytes:
+        calls.append(request)
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "later")
+
+    server = aio.server()
+    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+        "Method": grpc.unary_unary_rpc_method_handler(refuse)
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Service", handlers),))
+    server.add_insecure_port(f"unix:{path}")
+    await server.start()
+    channel = ProviderChannel("good", path)
+    with pytest.raises(OutcomeUnknown, match="UNAVAILABLE"):
+        await call(channel)
+    await channel.close("done")
+    await server.stop(None)
+    assert len(calls) == 1
+
+
 async def test_a_dead_path_fails_at_once(place: Place) -> None:
     """A call to a path where nobody listens fails long before its deadline."""
     channel = ProviderChannel("good", place.runtime / "p.sock")
