@@ -285,6 +285,7 @@ INVALID: list[tuple[str, Callable[[pb.StartProcessRequest], None]]] = [
     ("spec.program.sha256", _set("spec.program.sha256", "00")),
     ("spec.argv", _spec(argv=[])),
     ("spec.argv", _spec(argv=["x"] * 257)),
+    ("spec.argv", _spec(argv=["", "x"])),
     ("spec.argv", _spec(argv=["a\0b"])),
     ("spec.argv", _spec(argv=["x" * 131072])),
     ("spec.argv", _spec(argv=["x" * 100_000] * 3)),

@@ -278,6 +278,7 @@ def _seconds(value: duration_pb2.Duration | None, place: str, low: float, high: 
 def _argv(argv: Sequence[str]) -> tuple[str, ...]:
     place = "spec.argv"
     _require(1 <= len(argv) <= 256, place, "must have 1 to 256 entries")
+    _require(argv[0], place, "must not begin with an empty entry")
     for argument in argv:
         _require("\0" not in argument, place, "must not hold NUL")
         _require(_size(argument) <= _MAX_ARGUMENT_BYTES, place, "holds an argument of 128 KiB or more")

@@ -86,6 +86,8 @@ def launch(order: Order, target: Target, stdio: tuple[int, int, int]) -> int:
         )
     except OSError as error:
         raise LaunchFailed(error.errno or 0) from error
+    except ValueError as error:  # what the interpreter itself does not hand on to the kernel
+        raise LaunchFailed(errno.EINVAL) from error
 
 
 def _launch_as(run_as: RunAs, path: str, order: Order, stdio: tuple[int, int, int]) -> int:

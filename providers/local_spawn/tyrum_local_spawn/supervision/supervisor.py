@@ -86,7 +86,7 @@ def _rehearse() -> None:
         process_id="",
         spec_digest="",
         program=FileOrder("/proc/self/exe", ""),
-        argv=("",),
+        argv=("rehearsal",),
         env={},
         workspace="/",
         device=root.st_dev,
@@ -101,7 +101,10 @@ def _rehearse() -> None:
         run_as=None,
     )
     for frame in Splitter().feed(pack(Kind.START, to_head(order))):
-        open_target(from_head(frame.head, frame.blob)).close()
+        target = open_target(from_head(frame.head, frame.blob))
+        target.close()
+        with contextlib.suppress(LaunchFailed):  # its program is closed: there is nothing that could execute
+            launch(order, target, (0, 1, 2))
     encode_journal(Journal("", "", "", "", 0, 0, 0, 0))
     encode_exit(ExitRecord(Cause.LOST, None, None, 0, 0, 0, NO_OUTPUT, NO_OUTPUT, tree_empty=False))
 
