@@ -15,6 +15,10 @@ from tests.local_spawn.driver import DEADLINE, Provider, gone, new_id, reason_of
 from tests.local_spawn.test_ending import STUBBORN, pids
 from tyrum.isolation.v1 import isolation_pb2 as pb
 from tyrum.provider.v1 import control_pb2
+from tyrum_local_spawn.crew import Crew
+from tyrum_local_spawn.runs import Runs
+from tyrum_local_spawn.settings import read_settings
+from tyrum_local_spawn.store import Store
 from tyrum_local_spawn.supervision.linux import boot_id
 from tyrum_local_spawn.supervision.record import (
     Journal,
@@ -239,16 +243,23 @@ async def test_what_no_record_owns_is_swept(tmp_path: Path) -> None:
 
 
 async def test_records_leave_after_their_retention(tmp_path: Path) -> None:
-    """An ended run older than the retention is released at the next start; a younger one is kept."""
+    """A gateway that was away for longer than the retention is still told what ran; then old records leave."""
     old, young = new_id("op"), new_id("op")
-    config = {"run_as": "gateway_user", "retention_seconds": 3600}
+    config = {"run_as": "gateway_user", "retention_seconds": 86400}
     async with Provider.started(tmp_path, config) as provider:
         await provider.run_as(young, provider.shell("exit 0"))
         await provider.run_as(old, provider.shell("exit 0"))
     _age(provider.runs / old)
     async with Provider.started(tmp_path, config) as provider:
-        assert (await provider.resolve(old)).HasField("never_started")
+        assert (await provider.resolve(old)).HasField("process")
         assert (await provider.resolve(young)).HasField("process")
+    store = Store(provider.state_dir)
+    store.open()
+    runs = Runs(store, Crew(store.runs), read_settings(config))
+    await runs.load()
+    await runs.sweep()
+    store.close()
+    assert {path.name for path in provider.runs.iterdir() if not path.name.startswith(".")} == {young}
 
 
 async def test_one_provider_holds_a_state_directory(tmp_path: Path) -> None:
@@ -300,7 +311,7 @@ async def test_shutdown_ends_what_runs(tmp_path: Path, grace: float) -> None:
 
 
 def _age(directory: Path) -> None:
-    """Rewrite an exit record as if it were of yesterday."""
+    """Rewrite an exit record as if it were two days old."""
     path = directory / "exit"
     record = decode_exit(path.read_bytes())
-    path.write_bytes(encode_exit(replace(record, ended_at_ns=record.ended_at_ns - 86400 * 10**9)))
+    path.write_bytes(encode_exit(replace(record, ended_at_ns=record.ended_at_ns - 2 * 86400 * 10**9)))

@@ -64,7 +64,10 @@ class Runs:
         self._admission = Admission(settings, store)
 
     async def load(self) -> None:
-        """Take over what a predecessor recorded; called once, before anything starts."""
+        """Take over what a predecessor recorded; called once, before anything starts.
+
+        However old it is: the gateway may have been away for longer than the retention, and asks now.
+        """
         try:
             self._admission.key = await asyncio.to_thread(self._store.digest_key)
         except DamagedRecord as error:
@@ -87,7 +90,6 @@ class Runs:
                     self._damage[operation_id] = problem
                 case _:
                     assert_never(found)
-        await self.sweep()
 
     @property
     def running(self) -> int:

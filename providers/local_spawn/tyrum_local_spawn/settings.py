@@ -64,7 +64,7 @@ SCHEMA: Final[Mapping[str, Any]] = {
         "retention_seconds": {
             "description": "How long records and spools of ended processes are kept if nobody releases them.",
             "type": "integer",
-            "minimum": 60,
+            "minimum": 86400,
             "maximum": 366 * 86400,
             "default": 7 * 86400,
         },
