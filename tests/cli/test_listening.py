@@ -12,7 +12,7 @@ import pytest
 
 from tests.support import configs
 from tests.support.client import connected
-from tests.support.gateway import SHIPPED, client_environment, serving
+from tests.support.gateway import SHIPPED, RunningGateway, client_environment, serving
 
 
 @pytest.fixture
@@ -76,3 +76,15 @@ def test_the_socket_of_a_killed_gateway_is_replaced(place: Path) -> None:
         assert stat.S_ISSOCK(path.stat().st_mode)
         gateway.start()
         assert gateway.address == f"unix:{path}"
+
+
+def test_the_socket_is_for_the_owner_alone(place: Path) -> None:
+    """The socket grants nothing to group and others, wherever it lies and whatever umask the gateway got."""
+    path = place / "gateway.sock"
+    careless = ("/bin/sh", "-c", 'umask 0; exec "$0" "$@"', *SHIPPED)
+    gateway = RunningGateway(place / "state", listening(place, f"unix: {path}"), launcher=careless)
+    try:
+        gateway.start()
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    finally:
+        gateway.kill()

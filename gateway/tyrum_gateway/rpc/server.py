@@ -1,5 +1,6 @@
 """The gateway's gRPC server: its services behind one guard, with health and reflection."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,6 +28,9 @@ _OPTIONS = (
     ("grpc.max_send_message_length", MESSAGE_LIMIT),
     ("grpc.so_reuseport", 0),
 )
+_SOCKET_UMASK = 0o177
+"""A socket is its owner's alone, wherever it lies and whatever the gateway was started with."""
+
 _OWN_SERVICES = (CHAT, APPROVAL, CATALOG)
 
 
@@ -68,10 +72,13 @@ class GatewayServer:
         """
         bound = []
         for address in self._addresses:
+            before = os.umask(_SOCKET_UMASK)
             try:
                 port = self._server.add_insecure_port(address)
             except RuntimeError as error:
                 raise StateUnusable(f"cannot listen on `{address}`", detail=str(error)) from error
+            finally:
+                os.umask(before)
             host = address.rpartition(":")[0]
             bound.append(address if address.startswith("unix:") else f"{host}:{port}")
         await self._server.start()
