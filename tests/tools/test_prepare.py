@@ -125,9 +125,42 @@ async def test_operands_are_fixed_by_content(place: Bench) -> None:
     os.mkfifo(place.workspace / "sub" / "fifo")
     argv = ["cat", "a.py", "./a.py", "../sub/a.py", str(place.workspace / "sub" / "a.py"), "link.py", "fifo"]
     argv += ["../dir-link/a.py", "../../b.py", str(outside), "missing", "", ".", "..", "-n"]
-    run = await place.run_of(argv=argv, cwd="sub")
+    prepared = await place.prepare(argv=argv, cwd="sub")
+    assert prepared.run is not None
     path = f"{place.identity.path}/sub/a.py"
-    assert [(operand.path, operand.sha256) for operand in run.operands] == [(path, sha256(path))]
+    assert [(operand.path, operand.sha256) for operand in prepared.run.operands] == [(path, sha256(path))]
+    assert json.loads(prepared.subject.json)["open_operands"] == [str(outside.resolve())]
+
+
+async def test_a_file_behind_a_link_is_fixed_by_content_too(place: Bench) -> None:
+    """Whoever changes the file, or leads the link elsewhere, changes the subject."""
+    (place.workspace / "real.sh").write_text("echo good", encoding="utf-8")
+    (place.workspace / "other.sh").write_text("echo evil", encoding="utf-8")
+    link = place.workspace / "link.sh"
+    link.symlink_to("real.sh")
+    first = await place.prepare(argv=["cat", "link.sh"])
+    assert f"{place.identity.path}/real.sh" in first.subject.summary
+    link.unlink()
+    link.symlink_to("other.sh")
+    second = await place.prepare(argv=["cat", "link.sh"])
+    assert second.subject.digest != first.subject.digest
+    (place.workspace / "other.sh").write_text("echo worse", encoding="utf-8")
+    assert (await place.prepare(argv=["cat", "link.sh"])).subject.digest != second.subject.digest
+    link.unlink()
+    link.symlink_to("/etc/hostname")
+    assert "content not fixed" in (await place.prepare(argv=["cat", "link.sh"])).subject.summary
+
+
+@pytest.mark.parametrize("named", ["./interpreter", "{workspace}/interpreter"])
+async def test_a_scripts_own_interpreter_is_fixed_by_content(place: Bench, named: str) -> None:
+    """A script that names an interpreter of the workspace stands for the interpreter's content as well."""
+    script(place.workspace / "interpreter", "#!/bin/sh\necho good\n")
+    script(place.workspace / "job", f"#! {named.format(workspace=place.workspace)} -x\n")
+    first = await place.prepare(argv=["./job"])
+    assert first.run is not None
+    assert [operand.path for operand in first.run.operands] == [f"{place.identity.path}/interpreter"]
+    script(place.workspace / "interpreter", "#!/bin/sh\necho evil\n")
+    assert (await place.prepare(argv=["./job"])).subject.digest != first.subject.digest
 
 
 async def test_changed_operand_changes_the_subject(place: Bench) -> None:

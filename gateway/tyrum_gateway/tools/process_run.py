@@ -201,8 +201,16 @@ class ProcessRunTool:
             argv = (*SHELL_ARGUMENTS, arguments.shell or "")
             return _Call(arguments, programs.find_shell(settings.search), argv, cwd, limits, ())
         program = programs.resolve(arguments.argv[0], settings.search, settings.workspace.path, cwd)
-        operands = workspace.find_operands(settings.workspace, cwd, arguments.argv[1:])
+        operands = workspace.find_operands(settings.workspace, cwd, self._named(program, arguments.argv))
         return _Call(arguments, program, arguments.argv, cwd, limits, operands)
+
+    def _named(self, program: programs.Program, argv: tuple[str, ...]) -> tuple[str, ...]:
+        """What may name files: the arguments, and the interpreter of a script if it is in the workspace."""
+        interpreter = programs.interpreter(program)
+        root = self._settings.workspace.path.rstrip("/") + "/"
+        if interpreter is None or (interpreter.startswith("/") and not interpreter.startswith(root)):
+            return argv[1:]
+        return interpreter, *argv[1:]
 
     def _read(self, call: "_Call") -> tuple[str, workspace.Operands]:
         sha256 = programs.digest(call.program, self._digests)

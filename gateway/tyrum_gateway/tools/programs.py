@@ -13,6 +13,8 @@ from tyrum_gateway.tools.digests import Digests
 from tyrum_gateway.tools.strict_json import ArgumentProblem, shown
 
 MAX_PROGRAM_BYTES = 1 << 30
+_SHEBANG_BYTES = 256
+"""What Linux looks at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,25 @@ def executable(path: str) -> Program | None:
     except UnicodeEncodeError:
         return None
     return Program(real, status)
+
+
+def interpreter(program: Program) -> str | None:
+    """Return the path in the first line of a script, as it stands there; None for any other program."""
+    try:
+        descriptor = os.open(program.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            head = os.pread(descriptor, _SHEBANG_BYTES, 0)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return None
+    words = head.partition(b"\n")[0].removeprefix(b"#!").split()
+    if not head.startswith(b"#!") or not words:
+        return None
+    try:
+        return words[0].decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def digest(program: Program, digests: Digests) -> str:

@@ -24,11 +24,12 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An argument that names a regular file of the workspace."""
+    """An argument that names a regular file."""
 
     path: str
-    """Absolute."""
-    relative: str
+    """Absolute, without links."""
+    relative: str | None
+    """Beneath the workspace; None for a file elsewhere, which is never opened."""
     status: os.stat_result
 
 
@@ -39,7 +40,7 @@ class Operands:
     fixed: tuple[FileIdentity, ...]
     """Checked again when the call runs."""
     open: tuple[str, ...]
-    """Paths whose content is not fixed, because they are too large or too many."""
+    """Paths whose content is not fixed, because they are elsewhere, too large or too many."""
 
 
 def prepare_workspace(path: Path) -> WorkspaceIdentity:
@@ -87,7 +88,7 @@ def checked_cwd(workspace: WorkspaceIdentity, cwd: str) -> str:
 
 
 def find_operands(workspace: WorkspaceIdentity, cwd: str, arguments: Sequence[str]) -> tuple[Operand, ...]:
-    """Find the arguments that name regular files of the workspace, in order, each once.
+    """Find the arguments that name regular files, in order, each once; one behind a link is the file itself.
 
     Raises:
         ArgumentProblem: The workspace was replaced.
@@ -96,25 +97,55 @@ def find_operands(workspace: WorkspaceIdentity, cwd: str, arguments: Sequence[st
     with _opened_root(workspace) as root:
         for argument in arguments:
             walked = _relative(workspace, cwd, argument)
-            if walked is None:
+            if walked is not None and os.path.normpath(walked) in found:
                 continue
-            relative = os.path.normpath(walked)
-            if relative in found or len(f"{workspace.path}/{relative}".encode()) > MAX_PATH_BYTES:
-                continue
-            try:
-                with _opened_file(root, walked) as descriptor:
-                    status = os.fstat(descriptor)
-            except OSError:
-                continue
-            if stat.S_ISREG(status.st_mode):
-                found[relative] = Operand(f"{workspace.path}/{relative}", relative, status)
+            operand = None if walked is None else _within(workspace, root, walked)
+            operand = operand or _behind_links(workspace, root, cwd, argument)
+            if operand is not None:
+                found.setdefault(operand.relative or operand.path, operand)
     return tuple(found.values())
+
+
+def _within(workspace: WorkspaceIdentity, root: int, walked: str) -> Operand | None:
+    """Look at a file that no link leads to."""
+    relative = os.path.normpath(walked)
+    path = f"{workspace.path}/{relative}"
+    if len(path.encode()) > MAX_PATH_BYTES:
+        return None
+    try:
+        with _opened_file(root, walked) as descriptor:
+            status = os.fstat(descriptor)
+    except OSError:
+        return None
+    return Operand(path, relative, status) if stat.S_ISREG(status.st_mode) else None
+
+
+def _behind_links(workspace: WorkspaceIdentity, root: int, cwd: str, argument: str) -> Operand | None:
+    """Look where an argument leads through links: back into the workspace, or elsewhere."""
+    if not argument or len(argument.encode()) > MAX_PATH_BYTES:
+        return None
+    try:
+        path = argument if argument.startswith("/") else f"{workspace.path}/{cwd}/{argument}"
+        status = os.stat(path)  # noqa: PTH116 - text all the way
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        real = os.path.realpath(path, strict=True)
+        if len(real.encode()) > MAX_PATH_BYTES:
+            return None
+    except (OSError, ValueError):
+        return None
+    beneath = workspace.path.rstrip("/") + "/"
+    if real.startswith(beneath):
+        return _within(workspace, root, real[len(beneath) :])
+    return Operand(real, None, status)
 
 
 def remembered(operands: Sequence[Operand], digests: Digests) -> bool:
     """Tell whether `digest_operands` would read nothing."""
     return all(
-        operand.status.st_size > MAX_OPERAND_BYTES or digests.known(operand.status) is not None
+        operand.relative is None
+        or operand.status.st_size > MAX_OPERAND_BYTES
+        or digests.known(operand.status) is not None
         for operand in operands[:MAX_OPERANDS]
     )
 
@@ -129,7 +160,7 @@ def digest_operands(workspace: WorkspaceIdentity, operands: Sequence[Operand], d
     with _opened_root(workspace) as root:
         for index, operand in enumerate(operands):
             value = None
-            if index < MAX_OPERANDS:
+            if index < MAX_OPERANDS and operand.relative is not None:
                 try:
                     with _opened_file(root, operand.relative) as descriptor:
                         value = digests.compute(descriptor, MAX_OPERAND_BYTES)
