@@ -105,7 +105,7 @@ class ChatDesk:
                 ),
             )
         )
-        self._streams.signal(accepted.conversation_id)
+        self._streams.signal(accepted.conversation_id, resting=False)
         self._engine.wake(accepted.conversation_id)
         return accepted
 

@@ -1,22 +1,32 @@
-"""Live streams: a signal that a conversation has new events, and the text that is being generated.
+"""Live streams: what a conversation committed last, and the text that is being generated.
 
-Durable events are never queued here: a watcher pulls them from the store when it is woken. Deltas are not
-durable; each watcher holds at most `RING_BYTES` of them, and what a slow one misses becomes one gap.
+Durable events are never queued for a watcher: it is woken and pulls them, from the shared tail of the newest
+ones or, when it is further behind, from the store. Deltas are not durable; each watcher holds at most
+`RING_BYTES` of them, and what a slow one misses becomes one gap.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from tyrum_gateway.domain.ids import ConversationId, TurnId
+from tyrum_gateway.domain.transcript import Event
 
 RING_BYTES = 256 * 1024
 """Most delta text held for one watcher, and most text of a partial snapshot, in UTF-8 bytes."""
 
 MERGED_BYTES = 4 * 1024
 """Deltas that nobody has taken yet are joined up to this size, so that small ones cost little more."""
+
+
+MOMENT = 0.005
+"""Seconds by which watchers of a turn that goes on are woken later, once: further commits do not add to it."""
+
+TAIL_EVENTS = 64
+TAIL_CHARACTERS = 512 * 1024
+"""Bounds of the newest events that are held for all watchers of a conversation together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +99,7 @@ class Subscription:
         self._held = sum(len(item.text.encode()) for item in kept)
 
     def wake(self) -> None:
-        """Note that the store has new events."""
+        """Note that there are new events."""
         self._wake.set()
 
     def offer(self, delta: Delta) -> None:
@@ -113,6 +123,31 @@ class Subscription:
             size = len(self._ring.popleft().text.encode())
             self._held -= size
             self._dropped += size
+
+
+class _Tail:
+    """The newest events of a watched conversation, without a hole."""
+
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque()
+        self._held = 0
+
+    def add(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if self._events and event.sequence <= self._events[-1].sequence:
+                continue
+            if self._events and event.sequence != self._events[-1].sequence + 1:
+                self._events.clear()
+                self._held = 0
+            self._events.append(event)
+            self._held += event.characters
+        while self._events and (len(self._events) > TAIL_EVENTS or self._held > TAIL_CHARACTERS):
+            self._held -= self._events.popleft().characters
+
+    def after(self, sequence: int) -> list[Event] | None:
+        if not self._events or self._events[0].sequence > sequence + 1:
+            return None
+        return [event for event in self._events if event.sequence > sequence]
 
 
 class _Generating:
@@ -142,6 +177,8 @@ class Streams:
     def __init__(self) -> None:
         self._watchers: dict[ConversationId, set[Subscription]] = {}
         self._generating: dict[ConversationId, _Generating] = {}
+        self._tails: dict[ConversationId, _Tail] = {}
+        self._signals: dict[ConversationId, asyncio.TimerHandle] = {}
 
     @contextmanager
     def subscribe(self, conversation_id: ConversationId) -> Iterator[Subscription]:
@@ -156,6 +193,7 @@ class Streams:
             watchers.discard(subscription)
             if not watchers:
                 self._watchers.pop(conversation_id, None)
+                self._tails.pop(conversation_id, None)
 
     def close(self) -> None:
         """End all watchers: the gateway stops."""
@@ -164,10 +202,22 @@ class Streams:
                 subscription.closed = True
                 subscription.wake()
 
-    def signal(self, conversation_id: ConversationId) -> None:
-        """Wake the watchers after a commit."""
-        for subscription in self._watchers.get(conversation_id, ()):
+    def committed(self, conversation_id: ConversationId, events: Sequence[Event]) -> None:
+        """Wake the watchers after a commit and let them have its events without a look into the store."""
+        watchers = self._watchers.get(conversation_id)
+        if not watchers:
+            return
+        self._tails.setdefault(conversation_id, _Tail()).add(events)
+        for subscription in watchers:
             subscription.wake()
+
+    def newest(self, conversation_id: ConversationId, after: int) -> list[Event] | None:
+        """Return all events after a sequence; None when they reach further back than what is held.
+
+        Only for a watcher that has read the store to its end since it subscribed, and was woken after that.
+        """
+        tail = self._tails.get(conversation_id)
+        return None if tail is None else tail.after(after)
 
     def delta(self, conversation_id: ConversationId, attempt: Attempt, text: str) -> None:
         """Publish new text of an attempt."""

@@ -18,7 +18,7 @@ from tyrum_gateway.domain.ids import CallId
 from tyrum_gateway.domain.ports import Clock, Store
 from tyrum_gateway.domain.process import ProcessResult
 from tyrum_gateway.domain.states import CallState
-from tyrum_gateway.domain.turn import Turn
+from tyrum_gateway.domain.turn import Rest, Turn, work
 from tyrum_gateway.domain.turn_events import (
     ApprovalAnswered,
     CloseApproval,
@@ -83,7 +83,7 @@ class Turns:
                     raise
                 turn = newer
                 continue
-            self._streams.signal(stored.conversation_id)
+            self._streams.signal(stored.conversation_id, resting=isinstance(work(stored), Rest))
             return stored, transition.effects
         raise KernelBug("a turn changed too often to be advanced", turn=turn.turn_id)
 
