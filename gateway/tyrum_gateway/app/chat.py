@@ -1,5 +1,6 @@
 """The chat desk: accept messages, watch and cancel turns, read conversations back."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Sequence
 
@@ -16,10 +17,6 @@ from tyrum_gateway.domain.transcript import (
     AssistantMessage,
     AttemptAbandoned,
     Event,
-    Payload,
-    ToolCallDecided,
-    ToolCallFinished,
-    ToolCallProposed,
     TurnFinished,
     UserMessage,
 )
@@ -105,7 +102,14 @@ class ChatDesk:
                 ),
             )
         )
-        self._streams.signal(accepted.conversation_id, resting=False)
+        message = Event(
+            accepted.sequence,
+            accepted.conversation_id,
+            accepted.turn.turn_id,
+            accepted.turn.created_at,
+            UserMessage(text, principal.principal_id),
+        )
+        self._streams.committed(accepted.conversation_id, (message,), resting=False)
         self._engine.wake(accepted.conversation_id)
         return accepted
 
@@ -122,18 +126,22 @@ class ChatDesk:
         Raises:
             Draining: The gateway is shutting down.
         """
-        size = FIRST_PAGE
+        size, caught_up = FIRST_PAGE, False
         with self._streams.subscribe(conversation_id) as subscription:
             while True:
                 for item in subscription.take():
                     if until is None or isinstance(item, Gap) or item.attempt.turn_id == until:
                         yield item
-                found = await self._store.events(conversation_id, after, size)
-                events = _held(found)
-                whole = len(events) == len(found)
-                more = len(found) == size or not whole
-                size = min(2 * size, PAGE) if whole else len(events)
-                del found  # a watcher that does not read holds no more than it has to
+                newest = self._streams.newest(conversation_id, after) if caught_up else None
+                events: Sequence[Event] = newest or ()
+                more = False
+                if newest is None:
+                    found = await self._store.events(conversation_id, after, size)
+                    events = _held(found)
+                    whole = len(events) == len(found)
+                    more = len(found) == size or not whole
+                    size = min(2 * size, PAGE) if whole else len(events)
+                    del found  # a watcher that does not read holds no more than it has to
                 for event in events:
                     after = event.sequence
                     match event.payload:
@@ -149,6 +157,9 @@ class ChatDesk:
                     if subscription.closed:
                         raise Draining("the gateway is shutting down: reconnect and resume")
                     await subscription.wait()
+                    if until is None:
+                        await asyncio.sleep(subscription.pause)
+                caught_up = not more
 
     async def cancel(self, principal: Principal, turn_id: TurnId, reason: str) -> TurnView:
         """Settle a turn as cancelled, with its calls and questions; a turn that rests stays as it is.
@@ -216,18 +227,7 @@ def _held(events: Sequence[Event]) -> Sequence[Event]:
     """Cut a page off after the event that makes it larger than `HELD_CHARACTERS`."""
     held = 0
     for number, event in enumerate(events, 1):
-        held += _characters(event.payload)
+        held += event.characters
         if held > HELD_CHARACTERS:
             return events[:number]
     return events
-
-
-def _characters(payload: Payload) -> int:
-    """Tell the length of what may be long in an event."""
-    match payload:
-        case UserMessage(text=text) | AssistantMessage(text=text):
-            return len(text)
-        case ToolCallProposed(arguments=text) | ToolCallDecided(target=text) | ToolCallFinished(content=text):
-            return len(text)
-        case _:
-            return 0

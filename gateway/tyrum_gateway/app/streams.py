@@ -22,7 +22,13 @@ MERGED_BYTES = 4 * 1024
 
 
 MOMENT = 0.005
-"""Seconds by which watchers of a turn that goes on are woken later, once: further commits do not add to it."""
+"""Seconds after which watchers of a turn that goes on are woken; further commits do not add to it."""
+
+PAUSE_SECONDS = 0.02
+SPREAD_SECONDS = 0.002
+SPREAD_OVER = 16
+"""Who only follows a conversation pulls after a pause, one after the other, so that many do not get in the
+way of the turn that they follow."""
 
 TAIL_EVENTS = 64
 TAIL_CHARACTERS = 512 * 1024
@@ -70,12 +76,14 @@ LiveItem = Delta | Partial | Gap
 class Subscription:
     """One watcher's view: a wake-up flag and a bounded ring of deltas."""
 
-    def __init__(self, partial: Partial | None) -> None:
+    def __init__(self, partial: Partial | None, pause: float = 0) -> None:
         self._wake = asyncio.Event()
         self._ring: deque[Delta | Partial] = deque()
         self._held = 0
         self._dropped = 0
         self.closed = False
+        self.pause = pause
+        """Seconds that a watcher who only follows waits for more before it pulls."""
         if partial is not None:
             self._push(partial)
 
@@ -184,8 +192,9 @@ class Streams:
     def subscribe(self, conversation_id: ConversationId) -> Iterator[Subscription]:
         """Watch a conversation until the context ends."""
         generating = self._generating.get(conversation_id)
-        subscription = Subscription(generating.partial() if generating else None)
         watchers = self._watchers.setdefault(conversation_id, set())
+        pause = PAUSE_SECONDS + SPREAD_SECONDS * (len(watchers) % SPREAD_OVER)
+        subscription = Subscription(generating.partial() if generating else None, pause)
         watchers.add(subscription)
         try:
             yield subscription
@@ -202,13 +211,28 @@ class Streams:
                 subscription.closed = True
                 subscription.wake()
 
-    def committed(self, conversation_id: ConversationId, events: Sequence[Event]) -> None:
-        """Wake the watchers after a commit and let them have its events without a look into the store."""
-        watchers = self._watchers.get(conversation_id)
-        if not watchers:
+    def committed(self, conversation_id: ConversationId, events: Sequence[Event], *, resting: bool) -> None:
+        """Let the watchers have the events of a commit, without a look into the store.
+
+        Args:
+            conversation_id: Where they were committed.
+            events: In order.
+            resting: Whether the turn needs nothing more now: then watchers are woken at once.
+        """
+        if conversation_id not in self._watchers:
             return
         self._tails.setdefault(conversation_id, _Tail()).add(events)
-        for subscription in watchers:
+        if resting:
+            self._wake(conversation_id)
+        elif conversation_id not in self._signals:
+            loop = asyncio.get_running_loop()
+            self._signals[conversation_id] = loop.call_later(MOMENT, self._wake, conversation_id)
+
+    def _wake(self, conversation_id: ConversationId) -> None:
+        signal = self._signals.pop(conversation_id, None)
+        if signal is not None:
+            signal.cancel()
+        for subscription in self._watchers.get(conversation_id, ()):
             subscription.wake()
 
     def newest(self, conversation_id: ConversationId, after: int) -> list[Event] | None:

@@ -76,14 +76,15 @@ class Turns:
                 checkpoint=await self._checkpoint(turn, transition.effects),
             )
             try:
-                stored, _ = await self._store.commit(commit)
+                stored, recorded = await self._store.commit(commit)
             except VersionConflict:
                 newer = (await self._store.turn(turn.turn_id)).turn
                 if newer.version == turn.version:
                     raise
                 turn = newer
                 continue
-            self._streams.signal(stored.conversation_id, resting=isinstance(work(stored), Rest))
+            resting = isinstance(work(stored), Rest)
+            self._streams.committed(stored.conversation_id, recorded, resting=resting)
             return stored, transition.effects
         raise KernelBug("a turn changed too often to be advanced", turn=turn.turn_id)
 

@@ -168,3 +168,18 @@ class Event:
     turn_id: TurnId
     created_at: datetime
     payload: Payload
+
+    @property
+    def characters(self) -> int:
+        """Length of what may be long in it; the rest is short."""
+        match self.payload:
+            case UserMessage(text=text) | AssistantMessage(text=text):
+                return len(text)
+            case (
+                ToolCallProposed(arguments=text)
+                | ToolCallDecided(target=text)
+                | ToolCallFinished(content=text)
+            ):
+                return len(text)
+            case _:
+                return 0
