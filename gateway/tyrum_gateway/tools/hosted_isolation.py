@@ -47,6 +47,8 @@ from tyrum_provider_host.status import Lifecycle
 
 KIND = "isolation"
 _CAPACITY_PATIENCE = 20.0
+_LINGER = 2.0
+"""Seconds for which a start waits for the end, so that a short command is one call of the provider."""
 _RETRY_PAUSE = 0.5
 _RELEASE_PATIENCE = 35.0
 _HOPELESS = frozenset({Lifecycle.REJECTED, Lifecycle.QUARANTINED, Lifecycle.STOPPED})
@@ -102,7 +104,10 @@ class HostedIsolation:
         return self._host.status(self._provider).lifecycle is Lifecycle.ADMITTED
 
     async def start(self, execution: Execution, run: ProcessRun, secrets: Mapping[str, str]) -> RunAnswer:
-        """Start the command; while the provider is at its limit, repeat the same start for at most 20 s."""
+        """Start the command, and return its end if that comes soon.
+
+        While the provider is at its limit, the same start is repeated for at most 20 s.
+        """
         loop = asyncio.get_running_loop()
         until = loop.time() + _CAPACITY_PATIENCE
         spec = _spec(run, secrets)
@@ -114,8 +119,9 @@ class HostedIsolation:
                     operation_id=execution.operation_id,
                     process_id=_process_id(execution),
                     spec=spec,
+                    linger=_LINGER,
                 )
-                return _answer(process)
+                return _answer(process, execution)
             except HostUnavailable as error:
                 return Refused(UNAVAILABLE, str(error))
             except Capacity as error:
@@ -144,7 +150,7 @@ class HostedIsolation:
                 # The caller waits again at once: do not let a provider that fails every wait spin it.
                 await asyncio.sleep(min(_RETRY_PAUSE, timeout))
             return answer
-        return _answer(process)
+        return _answer(process, execution)
 
     async def resolve(self, execution: Execution) -> RunAnswer:
         """Ask the journal; an operation that has not begun never will."""
@@ -155,7 +161,7 @@ class HostedIsolation:
             return Unknown(str(error))
         if isinstance(outcome, NeverStarted):
             return Refused(NEVER_STARTED, "the command did not run")
-        return _answer(outcome)
+        return _answer(outcome, execution)
 
     async def cancel(self, execution: Execution) -> None:
         """End the command tree, best effort.
@@ -263,7 +269,10 @@ class HostedIsolation:
         return client
 
 
-def _answer(process: Process) -> RunAnswer:
+def _answer(process: Process, execution: Execution) -> RunAnswer:
+    """Read what the provider says of a run, provided that it is the one it was asked about."""
+    if (process.operation_id, process.process_id) != (execution.operation_id, execution.process_id):
+        return Unknown("the provider described another process")
     return Running() if process.result is None else Ran(_result(process.result))
 
 

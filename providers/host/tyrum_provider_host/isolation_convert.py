@@ -4,6 +4,7 @@ Invariant: an answer with a missing REQUIRED field, an unknown enum value or a b
 value; it raises `ContractViolation` naming the field.
 """
 
+import re
 from datetime import UTC, datetime, timedelta
 
 from google.protobuf.duration_pb2 import Duration
@@ -35,6 +36,10 @@ MAX_EVIDENCE_BYTES = 128 * 1024
 MAX_HANDLE_BYTES = 4 * 1024
 MAX_CLAIMS = 256
 MAX_NOTES = 16
+MAX_TOTAL_BYTES = 2**63 - 1
+"""What a store can hold as a number; eight exbibytes are no honest total."""
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 _STATES = {
     isolation_pb2.PROCESS_STATE_RUNNING: ProcessState.RUNNING,
@@ -212,6 +217,8 @@ def _result(message: isolation_pb2.ProcessResult) -> ProcessResult:
         duration = message.duration.ToTimedelta()
     except (ValueError, OverflowError):
         raise ContractViolation("`result.duration` is out of range") from None
+    if duration < timedelta(0):
+        raise ContractViolation("`result.duration` is negative")
     return ProcessResult(
         cause=cause,
         exit_code=message.exit_code if message.HasField("exit_code") else None,
@@ -229,9 +236,13 @@ def _summary(message: isolation_pb2.StreamSummary, name: str) -> StreamSummary:
         raise ContractViolation(
             f"`result.{name}` carries more than {MAX_EVIDENCE_BYTES} bytes of head or tail"
         )
+    if not len(message.head) + len(message.tail) <= message.total_bytes <= MAX_TOTAL_BYTES:
+        raise ContractViolation(f"`result.{name}.total_bytes` does not fit its head and tail, or no total")
+    if not _SHA256.fullmatch(message.sha256):
+        raise ContractViolation(f"`result.{name}.sha256` is no digest")
     return StreamSummary(
         total_bytes=message.total_bytes,
-        sha256=sanitise(message.sha256, 64),
+        sha256=message.sha256,
         head=message.head,
         tail=message.tail,
         dropped_bytes=message.dropped_bytes,
