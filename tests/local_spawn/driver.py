@@ -239,7 +239,12 @@ class Provider:
         return self.spec(sys.executable, "-I", "-S", "-c", script, *args, **changes)
 
     async def start(
-        self, spec: pb.ProcessSpec, *, operation: str | None = None, process: str | None = None
+        self,
+        spec: pb.ProcessSpec,
+        *,
+        operation: str | None = None,
+        process: str | None = None,
+        linger: float | None = None,
     ) -> pb.Process:
         """Start a process under fresh ids unless they are given."""
         request = pb.StartProcessRequest(
@@ -247,6 +252,7 @@ class Provider:
             operation_id=operation or new_id("op"),
             process_id=process or new_id("proc"),
             spec=spec,
+            linger=None if linger is None else seconds(linger),
         )
         return (await self.isolation.StartProcess(request, timeout=DEADLINE)).process
 

@@ -318,6 +318,8 @@ INVALID: list[tuple[str, Callable[[pb.StartProcessRequest], None]]] = [
     ("spec.limits.kill_grace", _set("spec.limits.kill_grace", duration_pb2.Duration(seconds=-1))),
     ("spec.required_claims", _spec(required_claims=["fs.read"] * 65)),
     ("spec.required_claims", _spec(required_claims=["Fs Read"])),
+    ("linger", _set("linger", seconds(10.5))),
+    ("linger", _set("linger", duration_pb2.Duration(seconds=-1))),
 ]
 
 

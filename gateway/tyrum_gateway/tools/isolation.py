@@ -70,7 +70,7 @@ class Isolation(Protocol):
         ...
 
     async def start(self, execution: Execution, run: ProcessRun, secrets: Mapping[str, str]) -> RunAnswer:
-        """Start the command under the execution's ids; bounded by 30 s."""
+        """Start the command under the execution's ids; a short one may have ended. Bounded by 32 s."""
         ...
 
     async def wait(self, execution: Execution, timeout: float) -> RunAnswer:

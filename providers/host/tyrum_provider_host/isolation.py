@@ -31,6 +31,7 @@ from tyrum_provider_host.isolation_types import (
 _DOMAIN = "tyrum.isolation.v1"
 WAIT_MARGIN = 2.0
 MAX_WAIT = 600.0
+MAX_LINGER = 10.0
 
 _Request = TypeVar("_Request")
 _Response = TypeVar("_Response")
@@ -51,14 +52,27 @@ class IsolationClient:
         operation_id: str,
         process_id: str,
         spec: ProcessSpec,
+        linger: float = 0.0,
         timeout: float = 10.0,
     ) -> Process:
-        """Start one command tree; idempotent by operation id. The process may have ended already."""
+        """Start one command tree; idempotent by operation id.
+
+        Args:
+            context: The decision it is started under.
+            operation_id: Idempotency key.
+            process_id: Name of the run.
+            spec: What runs.
+            linger: How long the answer may wait for the end, at most 10 s. The process may have ended in any
+                answer.
+            timeout: How long the start itself may take; `linger` comes on top of it.
+        """
+        patience = min(max(linger, 0.0), MAX_LINGER)
         request = isolation_pb2.StartProcessRequest(
             context=convert.context_message(context),
             operation_id=operation_id,
             process_id=process_id,
             spec=convert.spec_message(spec),
+            linger=convert.duration_message(timedelta(seconds=patience)) if patience else None,
         )
 
         def read(answer: isolation_pb2.StartProcessResponse) -> Process:
@@ -67,7 +81,7 @@ class IsolationClient:
                 raise ContractViolation("the answer describes another process")
             return process
 
-        return await self._unary(self._stub.StartProcess, request, "StartProcess", timeout, read)
+        return await self._unary(self._stub.StartProcess, request, "StartProcess", timeout + patience, read)
 
     async def wait(self, context: OperationContext, process_id: str, *, timeout: float) -> Process:
         """Return the process once it has ended and its record is durable; `timeout` is at most 600 s.

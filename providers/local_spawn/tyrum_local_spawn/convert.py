@@ -155,6 +155,11 @@ def read_start(request: pb.StartProcessRequest) -> StartRequest:
     return StartRequest(order, tuple(spec.required_claims), spec.durable)
 
 
+def read_linger(request: pb.StartProcessRequest) -> float:
+    """Return how long a start may wait for the end of what it started, in seconds."""
+    return _seconds(request.linger, "linger", 0, 10) if request.HasField("linger") else 0.0
+
+
 def read_wait_timeout(request: pb.WaitProcessRequest) -> float:
     """Return how long to wait, in seconds."""
     return _seconds(request.timeout if request.HasField("timeout") else None, "timeout", 0, 600)

@@ -105,8 +105,8 @@ class Runs:
         """Start nothing new from now on."""
         self._admission.open = False
 
-    async def start(self, request: StartRequest) -> RunView:
-        """Start a run, or return the one that an equal request began.
+    async def start(self, request: StartRequest, linger: float = 0.0) -> RunView:
+        """Start a run, or return the one that an equal request began; once it has ended or after `linger` s.
 
         Raises:
             Failure: nothing was started by this call; of an earlier equal one, the same failure is repeated.
@@ -131,6 +131,11 @@ class Runs:
             await asyncio.shield(run.starting)  # the start goes on when the caller leaves
         if run.end is not None and run.end.cause is Cause.START_FAILED:
             raise failure_of(run.end.refusal or Refusal.INTERNAL, run.end.detail, "spec.argv")
+        if linger > 0 and run.running:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(linger):
+                    await run.settled.wait()
+            self._check_record(operation_id)
         return await self._with_evidence(run)
 
     def _begin(self, request: StartRequest, digest: str) -> Run:

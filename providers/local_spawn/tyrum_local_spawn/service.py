@@ -55,8 +55,9 @@ class IsolationService(isolation_pb2_grpc.IsolationServiceServicer):
         with _on_the_wire():
             actor = convert.read_context(request, self._provider_id)
             start = convert.read_start(request)
+            linger = convert.read_linger(request)
             _log.info("start of %s for %s under %s", *_subject(request, actor))
-            view = await self._open.start(start)
+            view = await self._open.start(start, linger)
         return pb.StartProcessResponse(process=convert.process_message(view))
 
     async def WaitProcess(  # noqa: N802

@@ -251,6 +251,7 @@ class StartProcessRequest(_message.Message):
     OPERATION_ID_FIELD_NUMBER: _builtins.int
     PROCESS_ID_FIELD_NUMBER: _builtins.int
     SPEC_FIELD_NUMBER: _builtins.int
+    LINGER_FIELD_NUMBER: _builtins.int
     operation_id: _builtins.str
     """Idempotency key, `op_` and 26 characters. REQUIRED."""
     process_id: _builtins.str
@@ -263,6 +264,12 @@ class StartProcessRequest(_message.Message):
     def spec(self) -> Global___ProcessSpec:
         """What to run. REQUIRED."""
 
+    @_builtins.property
+    def linger(self) -> _duration_pb2.Duration:
+        """How long to wait for the end of the process before answering that it runs. OPTIONAL, 0 to 10 s, absent
+        means not at all; the gRPC deadline must be later. Not a part of what an equal request must repeat.
+        """
+
     def __init__(
         self,
         *,
@@ -270,10 +277,11 @@ class StartProcessRequest(_message.Message):
         operation_id: _builtins.str = ...,
         process_id: _builtins.str = ...,
         spec: Global___ProcessSpec | None = ...,
+        linger: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "spec", b"spec"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "linger", b"linger", "spec", b"spec"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "operation_id", b"operation_id", "process_id", b"process_id", "spec", b"spec"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context", b"context", "linger", b"linger", "operation_id", b"operation_id", "process_id", b"process_id", "spec", b"spec"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -502,7 +510,7 @@ class StartProcessResponse(_message.Message):
     PROCESS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def process(self) -> Global___Process:
-        """The process; for a repeated call it may have ended already. REQUIRED."""
+        """The process; it may have ended already, as for a WaitProcess. REQUIRED."""
 
     def __init__(
         self,

@@ -39,7 +39,9 @@ class IsolationServiceStub:
     StartProcess: _aio.UnaryUnaryMultiCallable[_isolation_pb2.StartProcessRequest, _isolation_pb2.StartProcessResponse]
     """StartProcess starts one command tree. Idempotent by operation id: an equal request returns the same
     process, also after a restart of the provider. Before the command may execute, the operation is
-    recorded durably. Deadline at most 10 s.
+    recorded durably. With `linger` the answer waits for the end, so that a short command takes one call;
+    every error comes as soon as it is known. Cancelling the call never touches a process that has begun.
+    Deadline: later than `linger`, at most 10 s later.
 
       condition                                  | code                | reason                 | what the caller does
       operation id used for another request      | ALREADY_EXISTS      | REQUEST_ID_REUSED      | kernel bug: settle as failed
@@ -133,7 +135,9 @@ class IsolationServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.Awaitable[_isolation_pb2.StartProcessResponse]:
         """StartProcess starts one command tree. Idempotent by operation id: an equal request returns the same
         process, also after a restart of the provider. Before the command may execute, the operation is
-        recorded durably. Deadline at most 10 s.
+        recorded durably. With `linger` the answer waits for the end, so that a short command takes one call;
+        every error comes as soon as it is known. Cancelling the call never touches a process that has begun.
+        Deadline: later than `linger`, at most 10 s later.
 
           condition                                  | code                | reason                 | what the caller does
           operation id used for another request      | ALREADY_EXISTS      | REQUEST_ID_REUSED      | kernel bug: settle as failed
