@@ -85,7 +85,7 @@ async def test_a_turn_with_one_call_is_five_commits(counting: Counting) -> None:
 
 
 async def test_a_short_call_is_two_calls_of_the_provider(counting: Counting) -> None:
-    """Start and release: the start waits for an end that comes soon, and nothing else is asked of the provider."""
+    """Start and release: a start waits for an end that comes soon; no other call is made for it."""
     async with connected(counting.gateway) as client:
         conversation = (await client.turn("start"))[0].conversation_id
         await settled_calls(client, counting, conversation)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 async def test_a_short_command_takes_one_call(provider: Provider) -> None:
-    """The answer of a start that lingers is the one that a wait gives, evidence included, and comes at the end."""
+    """A start that lingers gives what a wait gives, evidence included, as soon as the run ended."""
     begun = time.monotonic()
     ended = await provider.start(provider.shell("echo out; echo err >&2; exit 3"), linger=10)
     assert time.monotonic() - begun < 5

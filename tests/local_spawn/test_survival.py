@@ -243,7 +243,7 @@ async def test_what_no_record_owns_is_swept(tmp_path: Path) -> None:
 
 
 async def test_records_leave_after_their_retention(tmp_path: Path) -> None:
-    """A gateway that was away for longer than the retention is still told what ran; then old records leave."""
+    """A gateway that was away for longer than the retention is told what ran; then old records leave."""
     old, young = new_id("op"), new_id("op")
     config = {"run_as": "gateway_user", "retention_seconds": 86400}
     async with Provider.started(tmp_path, config) as provider:
