@@ -132,7 +132,7 @@ def test_every_reason_of_every_service_is_provoked_or_planned(
 
 
 def test_every_call_states_idempotency_and_deadline(contracts: Contracts) -> None:
-    """Each RPC says whether it is idempotent or free of effects; each provider RPC bounds its deadline."""
+    """Each RPC says whether it is idempotent or free of effects, and what deadline a caller sets."""
     problems = contract_comments.call_problems(contracts)
     assert not problems, "\n".join(problems)
 
@@ -168,6 +168,7 @@ def test_decisions_are_short_and_listed() -> None:
 
 
 ISOLATION = "tyrum/isolation/v1/isolation.proto"
+CHAT = "tyrum/chat/v1/chat.proto"
 
 
 @pytest.mark.parametrize(
@@ -264,6 +265,16 @@ ISOLATION = "tyrum/isolation/v1/isolation.proto"
                 "GetProcess: no deadline",
             ),
             id="RPC without deadline",
+        ),
+        pytest.param(
+            contract_comments.call_problems,
+            Fault(
+                CHAT,
+                "one turn. Free of effects. Deadline 10 s.",
+                "one turn. Free of effects.",
+                "GetTurn: no deadline",
+            ),
+            id="client RPC without deadline",
         ),
         pytest.param(
             contract_comments.field_problems,

@@ -12,8 +12,6 @@ from grpc_tools import protoc
 
 PROTO = Path(__file__).resolve().parents[2] / "proto"
 ERRORS = "tyrum/error/v1/error.proto"
-PROVIDER_PACKAGES = ("tyrum.provider.", "tyrum.isolation.", "tyrum.memory.", "tyrum.context.")
-
 CODES = frozenset(
     {
         "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
@@ -181,7 +179,7 @@ def table_problems(contracts: Contracts, planned: frozenset[str] = frozenset()) 
 
 
 def call_problems(contracts: Contracts) -> list[str]:
-    """Find RPCs that do not state their idempotency, and provider RPCs that do not state their deadline."""
+    """Find RPCs that do not state their idempotency or their deadline."""
     problems = []
     for service, place, comment in _documented_calls(contracts):
         if service == place:
@@ -189,7 +187,7 @@ def call_problems(contracts: Contracts) -> list[str]:
         text = " ".join(comment.split())
         if not _IDEMPOTENCY.search(text):
             problems.append(f"{place}: neither `Idempotent` nor `Free of effects`")
-        if service.startswith(PROVIDER_PACKAGES) and "Deadline" not in text:
+        if "Deadline" not in text:
             problems.append(f"{place}: no deadline")
     return problems
 

@@ -75,14 +75,14 @@ class ApprovalServiceServicer:
     """
 
     def ListApprovals(self, request, context):
-        """ListApprovals pages through approvals, oldest first. Free of effects.
+        """ListApprovals pages through approvals, oldest first. Free of effects. Deadline 10 s.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetApproval(self, request, context):
-        """GetApproval returns one approval. Free of effects.
+        """GetApproval returns one approval. Free of effects. Deadline 10 s.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -90,7 +90,7 @@ class ApprovalServiceServicer:
 
     def ResolveApproval(self, request, context):
         """ResolveApproval records the caller's answer, once and durably, then lets the turn go on. Idempotent:
-        the same answer of the same principal again returns the record.
+        the same answer of the same principal again returns the record. Deadline 10 s; past it, answer again.
 
         condition                             | code                | reason           | what the caller does
         already resolved otherwise            | FAILED_PRECONDITION | ALREADY_RESOLVED | show who resolved it

@@ -27,12 +27,12 @@ class ApprovalServiceStub:
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListApprovals: _aio.UnaryUnaryMultiCallable[_approval_pb2.ListApprovalsRequest, _approval_pb2.ListApprovalsResponse]
-    """ListApprovals pages through approvals, oldest first. Free of effects."""
+    """ListApprovals pages through approvals, oldest first. Free of effects. Deadline 10 s."""
     GetApproval: _aio.UnaryUnaryMultiCallable[_approval_pb2.GetApprovalRequest, _approval_pb2.GetApprovalResponse]
-    """GetApproval returns one approval. Free of effects."""
+    """GetApproval returns one approval. Free of effects. Deadline 10 s."""
     ResolveApproval: _aio.UnaryUnaryMultiCallable[_approval_pb2.ResolveApprovalRequest, _approval_pb2.ResolveApprovalResponse]
     """ResolveApproval records the caller's answer, once and durably, then lets the turn go on. Idempotent:
-    the same answer of the same principal again returns the record.
+    the same answer of the same principal again returns the record. Deadline 10 s; past it, answer again.
 
       condition                             | code                | reason           | what the caller does
       already resolved otherwise            | FAILED_PRECONDITION | ALREADY_RESOLVED | show who resolved it
@@ -58,7 +58,7 @@ class ApprovalServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _approval_pb2.ListApprovalsRequest,
         context: _aio.ServicerContext[_approval_pb2.ListApprovalsRequest, _abc.Awaitable[_approval_pb2.ListApprovalsResponse]],
     ) -> _abc.Awaitable[_approval_pb2.ListApprovalsResponse]:
-        """ListApprovals pages through approvals, oldest first. Free of effects."""
+        """ListApprovals pages through approvals, oldest first. Free of effects. Deadline 10 s."""
 
     @_abc_1.abstractmethod
     def GetApproval(
@@ -66,7 +66,7 @@ class ApprovalServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _approval_pb2.GetApprovalRequest,
         context: _aio.ServicerContext[_approval_pb2.GetApprovalRequest, _abc.Awaitable[_approval_pb2.GetApprovalResponse]],
     ) -> _abc.Awaitable[_approval_pb2.GetApprovalResponse]:
-        """GetApproval returns one approval. Free of effects."""
+        """GetApproval returns one approval. Free of effects. Deadline 10 s."""
 
     @_abc_1.abstractmethod
     def ResolveApproval(
@@ -75,7 +75,7 @@ class ApprovalServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_approval_pb2.ResolveApprovalRequest, _abc.Awaitable[_approval_pb2.ResolveApprovalResponse]],
     ) -> _abc.Awaitable[_approval_pb2.ResolveApprovalResponse]:
         """ResolveApproval records the caller's answer, once and durably, then lets the turn go on. Idempotent:
-        the same answer of the same principal again returns the record.
+        the same answer of the same principal again returns the record. Deadline 10 s; past it, answer again.
 
           condition                             | code                | reason           | what the caller does
           already resolved otherwise            | FAILED_PRECONDITION | ALREADY_RESOLVED | show who resolved it

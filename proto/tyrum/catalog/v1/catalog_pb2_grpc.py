@@ -77,21 +77,22 @@ class CatalogServiceServicer:
     """
 
     def ListProviders(self, request, context):
-        """ListProviders returns every configured provider with its present states. Free of effects.
+        """ListProviders returns every configured provider with its present states. Free of effects. Deadline 10 s.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetProvider(self, request, context):
-        """GetProvider explains one provider: stages, states with reasons, descriptor, recent log. Free of effects.
+        """GetProvider explains one provider: stages, states with reasons, descriptor, recent log. Free of
+        effects. Deadline 10 s.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListBindings(self, request, context):
-        """ListBindings pages through bindings, newest first. Free of effects.
+        """ListBindings pages through bindings, newest first. Free of effects. Deadline 10 s.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -28,11 +28,13 @@ class CatalogServiceStub:
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListProviders: _aio.UnaryUnaryMultiCallable[_catalog_pb2.ListProvidersRequest, _catalog_pb2.ListProvidersResponse]
-    """ListProviders returns every configured provider with its present states. Free of effects."""
+    """ListProviders returns every configured provider with its present states. Free of effects. Deadline 10 s."""
     GetProvider: _aio.UnaryUnaryMultiCallable[_catalog_pb2.GetProviderRequest, _catalog_pb2.GetProviderResponse]
-    """GetProvider explains one provider: stages, states with reasons, descriptor, recent log. Free of effects."""
+    """GetProvider explains one provider: stages, states with reasons, descriptor, recent log. Free of
+    effects. Deadline 10 s.
+    """
     ListBindings: _aio.UnaryUnaryMultiCallable[_catalog_pb2.ListBindingsRequest, _catalog_pb2.ListBindingsResponse]
-    """ListBindings pages through bindings, newest first. Free of effects."""
+    """ListBindings pages through bindings, newest first. Free of effects. Deadline 10 s."""
 
 class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
     """CatalogService shows operators the provider catalogue. It changes nothing: selection is the
@@ -54,7 +56,7 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _catalog_pb2.ListProvidersRequest,
         context: _aio.ServicerContext[_catalog_pb2.ListProvidersRequest, _abc.Awaitable[_catalog_pb2.ListProvidersResponse]],
     ) -> _abc.Awaitable[_catalog_pb2.ListProvidersResponse]:
-        """ListProviders returns every configured provider with its present states. Free of effects."""
+        """ListProviders returns every configured provider with its present states. Free of effects. Deadline 10 s."""
 
     @_abc_1.abstractmethod
     def GetProvider(
@@ -62,7 +64,9 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _catalog_pb2.GetProviderRequest,
         context: _aio.ServicerContext[_catalog_pb2.GetProviderRequest, _abc.Awaitable[_catalog_pb2.GetProviderResponse]],
     ) -> _abc.Awaitable[_catalog_pb2.GetProviderResponse]:
-        """GetProvider explains one provider: stages, states with reasons, descriptor, recent log. Free of effects."""
+        """GetProvider explains one provider: stages, states with reasons, descriptor, recent log. Free of
+        effects. Deadline 10 s.
+        """
 
     @_abc_1.abstractmethod
     def ListBindings(
@@ -70,6 +74,6 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _catalog_pb2.ListBindingsRequest,
         context: _aio.ServicerContext[_catalog_pb2.ListBindingsRequest, _abc.Awaitable[_catalog_pb2.ListBindingsResponse]],
     ) -> _abc.Awaitable[_catalog_pb2.ListBindingsResponse]:
-        """ListBindings pages through bindings, newest first. Free of effects."""
+        """ListBindings pages through bindings, newest first. Free of effects. Deadline 10 s."""
 
 def add_CatalogServiceServicer_to_server(servicer: CatalogServiceServicer, server: _aio.Server) -> None: ...

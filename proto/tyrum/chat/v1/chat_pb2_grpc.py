@@ -98,7 +98,8 @@ class ChatServiceServicer:
         """SendMessage accepts a message durably, then streams its turn until it rests. The first response is
         `accepted`, after the commit; from then on the message is never lost. Idempotent by request id: the
         same id and text joins the same turn. Disconnecting never cancels the turn. The stream ends when the
-        turn is completed, failed or cancelled; while it waits for approval the stream stays open.
+        turn is completed, failed or cancelled; while it waits for approval the stream stays open. Deadline:
+        the client's, or none; its end is a disconnection.
 
         condition                                | code               | reason            | what the caller does
         request id used for another message      | ALREADY_EXISTS     | REQUEST_ID_REUSED | choose a new id
@@ -112,7 +113,8 @@ class ChatServiceServicer:
     def Watch(self, request, context):
         """Watch streams the durable events of a conversation after a sequence number, each exactly once and in
         order, and the deltas of running steps in between. It ends only when the client ends it or the
-        gateway shuts down. Free of effects; resume with the last sequence seen.
+        gateway shuts down. Free of effects; resume with the last sequence seen. Deadline: the client's, or
+        none.
 
         condition                  | code        | reason   | what the caller does
         gateway is shutting down   | UNAVAILABLE | DRAINING | reconnect and resume
@@ -123,35 +125,36 @@ class ChatServiceServicer:
 
     def CancelTurn(self, request, context):
         """CancelTurn settles a turn as cancelled, with its calls and open approvals, in one commit. A
-        running process is ended. Idempotent: a turn that already rests is returned unchanged.
+        running process is ended. Idempotent: a turn that already rests is returned unchanged. Deadline 10 s;
+        past it, ask again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetTurn(self, request, context):
-        """GetTurn returns one turn. Free of effects.
+        """GetTurn returns one turn. Free of effects. Deadline 10 s.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetConversation(self, request, context):
-        """GetConversation returns one conversation. Free of effects.
+        """GetConversation returns one conversation. Free of effects. Deadline 10 s.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListConversations(self, request, context):
-        """ListConversations pages through conversations, newest first. Free of effects.
+        """ListConversations pages through conversations, newest first. Free of effects. Deadline 10 s.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListEvents(self, request, context):
-        """ListEvents pages through the transcript in sequence order. Free of effects.
+        """ListEvents pages through the transcript in sequence order. Free of effects. Deadline 10 s.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

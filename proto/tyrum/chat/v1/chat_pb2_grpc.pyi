@@ -34,7 +34,8 @@ class ChatServiceStub:
     """SendMessage accepts a message durably, then streams its turn until it rests. The first response is
     `accepted`, after the commit; from then on the message is never lost. Idempotent by request id: the
     same id and text joins the same turn. Disconnecting never cancels the turn. The stream ends when the
-    turn is completed, failed or cancelled; while it waits for approval the stream stays open.
+    turn is completed, failed or cancelled; while it waits for approval the stream stays open. Deadline:
+    the client's, or none; its end is a disconnection.
 
       condition                                | code               | reason            | what the caller does
       request id used for another message      | ALREADY_EXISTS     | REQUEST_ID_REUSED | choose a new id
@@ -44,23 +45,25 @@ class ChatServiceStub:
     Watch: _aio.UnaryStreamMultiCallable[_chat_pb2.WatchRequest, _chat_pb2.WatchResponse]
     """Watch streams the durable events of a conversation after a sequence number, each exactly once and in
     order, and the deltas of running steps in between. It ends only when the client ends it or the
-    gateway shuts down. Free of effects; resume with the last sequence seen.
+    gateway shuts down. Free of effects; resume with the last sequence seen. Deadline: the client's, or
+    none.
 
       condition                  | code        | reason   | what the caller does
       gateway is shutting down   | UNAVAILABLE | DRAINING | reconnect and resume
     """
     CancelTurn: _aio.UnaryUnaryMultiCallable[_chat_pb2.CancelTurnRequest, _chat_pb2.CancelTurnResponse]
     """CancelTurn settles a turn as cancelled, with its calls and open approvals, in one commit. A
-    running process is ended. Idempotent: a turn that already rests is returned unchanged.
+    running process is ended. Idempotent: a turn that already rests is returned unchanged. Deadline 10 s;
+    past it, ask again.
     """
     GetTurn: _aio.UnaryUnaryMultiCallable[_chat_pb2.GetTurnRequest, _chat_pb2.GetTurnResponse]
-    """GetTurn returns one turn. Free of effects."""
+    """GetTurn returns one turn. Free of effects. Deadline 10 s."""
     GetConversation: _aio.UnaryUnaryMultiCallable[_chat_pb2.GetConversationRequest, _chat_pb2.GetConversationResponse]
-    """GetConversation returns one conversation. Free of effects."""
+    """GetConversation returns one conversation. Free of effects. Deadline 10 s."""
     ListConversations: _aio.UnaryUnaryMultiCallable[_chat_pb2.ListConversationsRequest, _chat_pb2.ListConversationsResponse]
-    """ListConversations pages through conversations, newest first. Free of effects."""
+    """ListConversations pages through conversations, newest first. Free of effects. Deadline 10 s."""
     ListEvents: _aio.UnaryUnaryMultiCallable[_chat_pb2.ListEventsRequest, _chat_pb2.ListEventsResponse]
-    """ListEvents pages through the transcript in sequence order. Free of effects."""
+    """ListEvents pages through the transcript in sequence order. Free of effects. Deadline 10 s."""
 
 class ChatServiceServicer(metaclass=_abc_1.ABCMeta):
     """ChatService is what chat clients use.
@@ -84,7 +87,8 @@ class ChatServiceServicer(metaclass=_abc_1.ABCMeta):
         """SendMessage accepts a message durably, then streams its turn until it rests. The first response is
         `accepted`, after the commit; from then on the message is never lost. Idempotent by request id: the
         same id and text joins the same turn. Disconnecting never cancels the turn. The stream ends when the
-        turn is completed, failed or cancelled; while it waits for approval the stream stays open.
+        turn is completed, failed or cancelled; while it waits for approval the stream stays open. Deadline:
+        the client's, or none; its end is a disconnection.
 
           condition                                | code               | reason            | what the caller does
           request id used for another message      | ALREADY_EXISTS     | REQUEST_ID_REUSED | choose a new id
@@ -100,7 +104,8 @@ class ChatServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.AsyncIterator[_chat_pb2.WatchResponse]:
         """Watch streams the durable events of a conversation after a sequence number, each exactly once and in
         order, and the deltas of running steps in between. It ends only when the client ends it or the
-        gateway shuts down. Free of effects; resume with the last sequence seen.
+        gateway shuts down. Free of effects; resume with the last sequence seen. Deadline: the client's, or
+        none.
 
           condition                  | code        | reason   | what the caller does
           gateway is shutting down   | UNAVAILABLE | DRAINING | reconnect and resume
@@ -113,7 +118,8 @@ class ChatServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_chat_pb2.CancelTurnRequest, _abc.Awaitable[_chat_pb2.CancelTurnResponse]],
     ) -> _abc.Awaitable[_chat_pb2.CancelTurnResponse]:
         """CancelTurn settles a turn as cancelled, with its calls and open approvals, in one commit. A
-        running process is ended. Idempotent: a turn that already rests is returned unchanged.
+        running process is ended. Idempotent: a turn that already rests is returned unchanged. Deadline 10 s;
+        past it, ask again.
         """
 
     @_abc_1.abstractmethod
@@ -122,7 +128,7 @@ class ChatServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _chat_pb2.GetTurnRequest,
         context: _aio.ServicerContext[_chat_pb2.GetTurnRequest, _abc.Awaitable[_chat_pb2.GetTurnResponse]],
     ) -> _abc.Awaitable[_chat_pb2.GetTurnResponse]:
-        """GetTurn returns one turn. Free of effects."""
+        """GetTurn returns one turn. Free of effects. Deadline 10 s."""
 
     @_abc_1.abstractmethod
     def GetConversation(
@@ -130,7 +136,7 @@ class ChatServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _chat_pb2.GetConversationRequest,
         context: _aio.ServicerContext[_chat_pb2.GetConversationRequest, _abc.Awaitable[_chat_pb2.GetConversationResponse]],
     ) -> _abc.Awaitable[_chat_pb2.GetConversationResponse]:
-        """GetConversation returns one conversation. Free of effects."""
+        """GetConversation returns one conversation. Free of effects. Deadline 10 s."""
 
     @_abc_1.abstractmethod
     def ListConversations(
@@ -138,7 +144,7 @@ class ChatServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _chat_pb2.ListConversationsRequest,
         context: _aio.ServicerContext[_chat_pb2.ListConversationsRequest, _abc.Awaitable[_chat_pb2.ListConversationsResponse]],
     ) -> _abc.Awaitable[_chat_pb2.ListConversationsResponse]:
-        """ListConversations pages through conversations, newest first. Free of effects."""
+        """ListConversations pages through conversations, newest first. Free of effects. Deadline 10 s."""
 
     @_abc_1.abstractmethod
     def ListEvents(
@@ -146,6 +152,6 @@ class ChatServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _chat_pb2.ListEventsRequest,
         context: _aio.ServicerContext[_chat_pb2.ListEventsRequest, _abc.Awaitable[_chat_pb2.ListEventsResponse]],
     ) -> _abc.Awaitable[_chat_pb2.ListEventsResponse]:
-        """ListEvents pages through the transcript in sequence order. Free of effects."""
+        """ListEvents pages through the transcript in sequence order. Free of effects. Deadline 10 s."""
 
 def add_ChatServiceServicer_to_server(servicer: ChatServiceServicer, server: _aio.Server) -> None: ...
