@@ -127,3 +127,19 @@ def test_the_room_itself_costs_the_command_line_nothing() -> None:
         [sys.executable, "-c", probe], capture_output=True, text=True, timeout=30, check=True
     )
     assert found.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("console", [False, True])
+def test_what_a_terminal_would_obey_is_written_as_escapes(stream: io.StringIO, console: bool) -> None:
+    """Escape sequences and overrides in an event, a field or a traceback reach neither terminal nor file."""
+    hostile = "\x1b]0;owned\x07\x9b2J\u202e"
+    configure_logging(Redactor(), stream=stream, console=console)
+    structlog.get_logger("tyrum.t").warning(hostile, reason=hostile, nested=[hostile])
+    logging.getLogger("tyrum_provider_host.t").warning("said %s", hostile)
+    try:
+        raise ValueError(hostile)
+    except ValueError:
+        structlog.get_logger("tyrum.t").exception("failed")
+    written = stream.getvalue()
+    assert [character for character in written if not character.isprintable() and character != "\n"] == []
+    assert written.count("owned") >= 5

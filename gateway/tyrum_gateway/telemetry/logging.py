@@ -2,9 +2,13 @@
 
 Configured once, by whoever assembles the process. Events are constants in snake_case, ids are fields. What
 the standard library's loggers get, such as from gRPC and the provider host, takes the same road.
+
+Invariant: text of models, clients and providers is shown, never obeyed: no control character of it reaches a
+terminal, from a log file either.
 """
 
 import logging
+import re
 import sys
 from collections.abc import MutableMapping
 from enum import StrEnum
@@ -16,6 +20,11 @@ from tyrum_gateway.telemetry.redaction import Redactor
 
 OWN = ("tyrum", "tyrum_gateway", "tyrum_provider_host")
 """Loggers of this project that write in the gateway's process, with all below them."""
+
+
+_UNSAFE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
 
 
 class Level(StrEnum):
@@ -60,7 +69,7 @@ def configure_logging(
             colors=readable and target.isatty(), exception_formatter=structlog.dev.plain_traceback
         )
         if readable
-        else structlog.processors.JSONRenderer(ensure_ascii=False, sort_keys=False)
+        else structlog.processors.JSONRenderer(ensure_ascii=True, sort_keys=False)
     )
     handler = logging.StreamHandler(target)
     handler.setFormatter(
@@ -69,6 +78,7 @@ def configure_logging(
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 redactor,
+                *([_visible] if readable else []),
                 renderer,
             ],
         )
@@ -97,3 +107,13 @@ def _name_logger(logger: Any, method: str, event: MutableMapping[str, Any]) -> M
     if isinstance(record, logging.LogRecord):
         event["logger"] = record.name
     return event
+
+
+def _visible(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Escape what a terminal would obey; texts within other values are quoted by the renderer."""
+    del logger, method
+    return {key: _escaped(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
+def _escaped(text: str) -> str:
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
