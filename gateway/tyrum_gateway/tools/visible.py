@@ -3,13 +3,20 @@
 Two texts never look the same: quoting doubles backslashes whenever it escapes anything.
 """
 
+import re
 import shlex
+
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U0001d159\U000e0100-\U000e01ef]"
+)
+"""Letters, marks and symbols of which nothing is seen, although Unicode counts them as printable."""
 
 
 def is_plain(text: str) -> bool:
     """Tell whether every character shows itself, the space included."""
     # Exactly the categories Other and Separator, but for the space, are not printable.
-    return text.isprintable()
+    return text.isprintable() and (text.isascii() or _BLANK.search(text) is None)
 
 
 def quoted(text: str) -> str:
@@ -20,7 +27,7 @@ def quoted(text: str) -> str:
         f"\\{character}"
         if character in {"\\", "'"}
         else character
-        if character.isprintable()
+        if is_plain(character)
         else code(character)
         for character in text
     )
