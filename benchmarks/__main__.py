@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks import gateway, history, spawning
+from benchmarks import gateway, history, spawning, watchers
 from benchmarks.client import BenchClient
 from benchmarks.report import Report
 
@@ -70,6 +70,7 @@ async def run(scratch: Path) -> int:
     await processes(report, scratch, config)
     await turns(report, scratch, config)
     await past(report, scratch, config)
+    await watchers.measure(report, scratch, config, REPEATS)
     print()
     for missed in report.missed:
         print(f"missed: {missed}")
