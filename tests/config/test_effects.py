@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sqlite3
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -171,6 +172,20 @@ async def test_the_agent_is_that_of_the_file(running: Place) -> None:
         workspace = running.gateway.state_dir / "elsewhere" / "here"
         assert call.content.splitlines()[-3:] == [str(workspace), str(len(SECRET)), "***"]
         assert stat.S_IMODE(workspace.stat().st_mode) == 0o700
+
+
+async def test_who_answers_for_a_rule_is_recorded(running: Place) -> None:
+    """What a rule lets through is its author's standing approval: transcript and audit say whose."""
+    async with connected(running.gateway) as client:
+        _, events = await client.turn("own")
+    (decided,) = [event.tool_call_decided for event in events if event.HasField("tool_call_decided")]
+    assert (decided.rule_id, decided.author) == ("own", "the test")
+    with sqlite3.connect(running.gateway.state_dir / "tyrum.sqlite3") as database:
+        audited = database.execute(
+            "SELECT details FROM audit WHERE kind = 'call.decided' AND subject = ?", (decided.call_id,)
+        ).fetchall()
+    database.close()
+    assert [json.loads(details)["author"] for (details,) in audited] == ["the test"]
 
 
 @pytest.mark.parametrize(("text", "cause"), [("sleep", "wall_time"), ("flood", "output_limit")])

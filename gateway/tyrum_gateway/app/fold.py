@@ -107,6 +107,7 @@ def _audited(turn: Turn, payload: Payload) -> AuditEntry | None:
                 payload.call_id,
                 decision=payload.decision.value,
                 rule=payload.rule_id,
+                author=payload.author,
                 policy=payload.policy_digest,
                 target=payload.target,
             )

@@ -168,6 +168,8 @@ class Verdict:
     reason: str
     policy_digest: str
     target: str
+    author: str = ""
+    """Who answers for the rule; empty for the defaults."""
 
 
 _SEVERITY = (Decision.DENY, Decision.REQUIRE_APPROVAL, Decision.ALLOW)
@@ -185,7 +187,7 @@ def evaluate(bundle: Bundle, target: Target) -> Verdict:
         for rule in matching:
             if rule.decision is decision:
                 reason = rule.reason or f"rule `{rule.rule_id}`"
-                return Verdict(decision, rule.rule_id, reason, bundle.digest, described)
+                return Verdict(decision, rule.rule_id, reason, bundle.digest, described, rule.author)
     if target.effect is Effect.READ_ONLY:
         return Verdict(Decision.ALLOW, "default.read_only", "reads only", bundle.digest, described)
     return Verdict(

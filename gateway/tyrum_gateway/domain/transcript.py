@@ -63,6 +63,8 @@ class ToolCallDecided:
     policy_digest: str
     target: str
     reason: str
+    author: str = ""
+    """Who answers for the rule: with an allow, whose standing approval it is. Empty for the defaults."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,7 @@ def _decided(call: Call, proposed: ProposedCall) -> tuple[Call, list[Effect]]:
                 verdict.policy_digest,
                 verdict.target,
                 verdict.reason,
+                verdict.author,
             )
         )
     ]

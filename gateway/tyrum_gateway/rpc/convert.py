@@ -176,6 +176,7 @@ def event(item: transcript.Event) -> event_pb2.Event:
                     policy_digest=payload.policy_digest,
                     target=payload.target,
                     reason=payload.reason,
+                    author=payload.author,
                 )
             )
         case transcript.ApprovalRequested():

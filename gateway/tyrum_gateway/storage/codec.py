@@ -74,6 +74,7 @@ def _fields(payload: transcript.Payload) -> tuple[str, _Fields]:
                 "policy_digest": payload.policy_digest,
                 "target": payload.target,
                 "reason": payload.reason,
+                "author": payload.author,
             }
         case transcript.ApprovalRequested():
             return "approval_requested", {
@@ -161,6 +162,7 @@ def _tool_call_decided(fields: _Fields, _content: str) -> transcript.Payload:
         policy_digest=fields["policy_digest"],
         target=fields["target"],
         reason=fields["reason"],
+        author=fields["author"],
     )
 
 

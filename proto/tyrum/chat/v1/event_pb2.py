@@ -26,21 +26,21 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19tyrum/chat/v1/event.proto\x12\rtyrum.chat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\x05\n\x05\x45vent\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x17\n\x0f\x63onversation_id\x18\x02 \x01(\t\x12\x0f\n\x07turn_id\x18\x03 \x01(\t\x12.\n\ncreated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x0cuser_message\x18\n \x01(\x0b\x32\x1a.tyrum.chat.v1.UserMessageH\x00\x12<\n\x11\x61ssistant_message\x18\x0b \x01(\x0b\x32\x1f.tyrum.chat.v1.AssistantMessageH\x00\x12=\n\x12tool_call_proposed\x18\x0c \x01(\x0b\x32\x1f.tyrum.chat.v1.ToolCallProposedH\x00\x12;\n\x11tool_call_decided\x18\r \x01(\x0b\x32\x1e.tyrum.chat.v1.ToolCallDecidedH\x00\x12>\n\x12\x61pproval_requested\x18\x0e \x01(\x0b\x32 .tyrum.chat.v1.ApprovalRequestedH\x00\x12<\n\x11\x61pproval_resolved\x18\x0f \x01(\x0b\x32\x1f.tyrum.chat.v1.ApprovalResolvedH\x00\x12;\n\x11tool_call_started\x18\x10 \x01(\x0b\x32\x1e.tyrum.chat.v1.ToolCallStartedH\x00\x12=\n\x12tool_call_finished\x18\x11 \x01(\x0b\x32\x1f.tyrum.chat.v1.ToolCallFinishedH\x00\x12<\n\x11\x61ttempt_abandoned\x18\x12 \x01(\x0b\x32\x1f.tyrum.chat.v1.AttemptAbandonedH\x00\x12\x34\n\rturn_finished\x18\x13 \x01(\x0b\x32\x1b.tyrum.chat.v1.TurnFinishedH\x00\x42\t\n\x07payload\"1\n\x0bUserMessage\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x14\n\x0cprincipal_id\x18\x02 \x01(\t\"S\n\x10\x41ssistantMessage\x12\x0c\n\x04step\x18\x01 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x12\n\nincomplete\x18\x04 \x01(\x08\"W\n\x10ToolCallProposed\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\r\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x04 \x01(\t\"\x95\x01\n\x0fToolCallDecided\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12)\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x17.tyrum.chat.v1.Decision\x12\x0f\n\x07rule_id\x18\x03 \x01(\t\x12\x15\n\rpolicy_digest\x18\x04 \x01(\t\x12\x0e\n\x06target\x18\x05 \x01(\t\x12\x0e\n\x06reason\x18\x06 \x01(\t\"i\n\x11\x41pprovalRequested\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x02 \x01(\t\x12.\n\nexpires_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x9e\x01\n\x10\x41pprovalResolved\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x02 \x01(\t\x12/\n\x07outcome\x18\x03 \x01(\x0e\x32\x1e.tyrum.chat.v1.ApprovalOutcome\x12\x13\n\x0bresolved_by\x18\x04 \x01(\t\x12\x0e\n\x06method\x18\x05 \x01(\t\x12\x0e\n\x06reason\x18\x06 \x01(\t\"`\n\x0fToolCallStarted\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x14\n\x0coperation_id\x18\x02 \x01(\t\x12\x12\n\nbinding_id\x18\x03 \x01(\t\x12\x12\n\nprocess_id\x18\x04 \x01(\t\"\x8d\x01\n\x10ToolCallFinished\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\'\n\x05state\x18\x02 \x01(\x0e\x32\x18.tyrum.chat.v1.CallState\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\t\x12.\n\x07process\x18\x04 \x01(\x0b\x32\x1d.tyrum.chat.v1.ProcessOutcome\"\xf0\x01\n\x0eProcessOutcome\x12\r\n\x05\x63\x61use\x18\x01 \x01(\t\x12\x16\n\texit_code\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x06signal\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12+\n\x08\x64uration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\x06stdout\x18\x05 \x01(\x0b\x32\x1d.tyrum.chat.v1.OutputEvidence\x12-\n\x06stderr\x18\x06 \x01(\x0b\x32\x1d.tyrum.chat.v1.OutputEvidenceB\x0c\n\n_exit_codeB\t\n\x07_signal\"5\n\x0eOutputEvidence\x12\x13\n\x0btotal_bytes\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\t\"A\n\x10\x41ttemptAbandoned\x12\x0c\n\x04step\x18\x01 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0e\n\x06reason\x18\x03 \x01(\t\"G\n\x0cTurnFinished\x12\'\n\x05state\x18\x01 \x01(\x0e\x32\x18.tyrum.chat.v1.TurnState\x12\x0e\n\x06reason\x18\x02 \x01(\t*\xc2\x01\n\tTurnState\x12\x1a\n\x16TURN_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11TURN_STATE_QUEUED\x10\x01\x12\x16\n\x12TURN_STATE_RUNNING\x10\x02\x12\x1f\n\x1bTURN_STATE_WAITING_APPROVAL\x10\x03\x12\x18\n\x14TURN_STATE_COMPLETED\x10\x04\x12\x15\n\x11TURN_STATE_FAILED\x10\x05\x12\x18\n\x14TURN_STATE_CANCELLED\x10\x06*\x98\x02\n\tCallState\x12\x1a\n\x16\x43\x41LL_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x43\x41LL_STATE_PROPOSED\x10\x01\x12 \n\x1c\x43\x41LL_STATE_AWAITING_APPROVAL\x10\x02\x12\x18\n\x14\x43\x41LL_STATE_PERMITTED\x10\x03\x12\x18\n\x14\x43\x41LL_STATE_EXECUTING\x10\x04\x12\x18\n\x14\x43\x41LL_STATE_SUCCEEDED\x10\x05\x12\x15\n\x11\x43\x41LL_STATE_FAILED\x10\x06\x12\x15\n\x11\x43\x41LL_STATE_DENIED\x10\x07\x12\x18\n\x14\x43\x41LL_STATE_CANCELLED\x10\x08\x12\x1e\n\x1a\x43\x41LL_STATE_OUTCOME_UNKNOWN\x10\t*j\n\x08\x44\x65\x63ision\x12\x18\n\x14\x44\x45\x43ISION_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x44\x45\x43ISION_ALLOW\x10\x01\x12\x1d\n\x19\x44\x45\x43ISION_REQUIRE_APPROVAL\x10\x02\x12\x11\n\rDECISION_DENY\x10\x03*\xce\x01\n\x0f\x41pprovalOutcome\x12 \n\x1c\x41PPROVAL_OUTCOME_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x41PPROVAL_OUTCOME_APPROVED\x10\x01\x12\x1b\n\x17\x41PPROVAL_OUTCOME_DENIED\x10\x02\x12\x1c\n\x18\x41PPROVAL_OUTCOME_EXPIRED\x10\x03\x12\x1e\n\x1a\x41PPROVAL_OUTCOME_CANCELLED\x10\x04\x12\x1f\n\x1b\x41PPROVAL_OUTCOME_SUPERSEDED\x10\x05\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19tyrum/chat/v1/event.proto\x12\rtyrum.chat.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\x05\n\x05\x45vent\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x17\n\x0f\x63onversation_id\x18\x02 \x01(\t\x12\x0f\n\x07turn_id\x18\x03 \x01(\t\x12.\n\ncreated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x0cuser_message\x18\n \x01(\x0b\x32\x1a.tyrum.chat.v1.UserMessageH\x00\x12<\n\x11\x61ssistant_message\x18\x0b \x01(\x0b\x32\x1f.tyrum.chat.v1.AssistantMessageH\x00\x12=\n\x12tool_call_proposed\x18\x0c \x01(\x0b\x32\x1f.tyrum.chat.v1.ToolCallProposedH\x00\x12;\n\x11tool_call_decided\x18\r \x01(\x0b\x32\x1e.tyrum.chat.v1.ToolCallDecidedH\x00\x12>\n\x12\x61pproval_requested\x18\x0e \x01(\x0b\x32 .tyrum.chat.v1.ApprovalRequestedH\x00\x12<\n\x11\x61pproval_resolved\x18\x0f \x01(\x0b\x32\x1f.tyrum.chat.v1.ApprovalResolvedH\x00\x12;\n\x11tool_call_started\x18\x10 \x01(\x0b\x32\x1e.tyrum.chat.v1.ToolCallStartedH\x00\x12=\n\x12tool_call_finished\x18\x11 \x01(\x0b\x32\x1f.tyrum.chat.v1.ToolCallFinishedH\x00\x12<\n\x11\x61ttempt_abandoned\x18\x12 \x01(\x0b\x32\x1f.tyrum.chat.v1.AttemptAbandonedH\x00\x12\x34\n\rturn_finished\x18\x13 \x01(\x0b\x32\x1b.tyrum.chat.v1.TurnFinishedH\x00\x42\t\n\x07payload\"1\n\x0bUserMessage\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x14\n\x0cprincipal_id\x18\x02 \x01(\t\"S\n\x10\x41ssistantMessage\x12\x0c\n\x04step\x18\x01 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x12\n\nincomplete\x18\x04 \x01(\x08\"W\n\x10ToolCallProposed\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\r\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x04 \x01(\t\"\xa5\x01\n\x0fToolCallDecided\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12)\n\x08\x64\x65\x63ision\x18\x02 \x01(\x0e\x32\x17.tyrum.chat.v1.Decision\x12\x0f\n\x07rule_id\x18\x03 \x01(\t\x12\x15\n\rpolicy_digest\x18\x04 \x01(\t\x12\x0e\n\x06target\x18\x05 \x01(\t\x12\x0e\n\x06reason\x18\x06 \x01(\t\x12\x0e\n\x06\x61uthor\x18\x07 \x01(\t\"i\n\x11\x41pprovalRequested\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x02 \x01(\t\x12.\n\nexpires_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x9e\x01\n\x10\x41pprovalResolved\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x13\n\x0b\x61pproval_id\x18\x02 \x01(\t\x12/\n\x07outcome\x18\x03 \x01(\x0e\x32\x1e.tyrum.chat.v1.ApprovalOutcome\x12\x13\n\x0bresolved_by\x18\x04 \x01(\t\x12\x0e\n\x06method\x18\x05 \x01(\t\x12\x0e\n\x06reason\x18\x06 \x01(\t\"`\n\x0fToolCallStarted\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x14\n\x0coperation_id\x18\x02 \x01(\t\x12\x12\n\nbinding_id\x18\x03 \x01(\t\x12\x12\n\nprocess_id\x18\x04 \x01(\t\"\x8d\x01\n\x10ToolCallFinished\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\'\n\x05state\x18\x02 \x01(\x0e\x32\x18.tyrum.chat.v1.CallState\x12\x0f\n\x07\x63ontent\x18\x03 \x01(\t\x12.\n\x07process\x18\x04 \x01(\x0b\x32\x1d.tyrum.chat.v1.ProcessOutcome\"\xf0\x01\n\x0eProcessOutcome\x12\r\n\x05\x63\x61use\x18\x01 \x01(\t\x12\x16\n\texit_code\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x06signal\x18\x03 \x01(\x05H\x01\x88\x01\x01\x12+\n\x08\x64uration\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12-\n\x06stdout\x18\x05 \x01(\x0b\x32\x1d.tyrum.chat.v1.OutputEvidence\x12-\n\x06stderr\x18\x06 \x01(\x0b\x32\x1d.tyrum.chat.v1.OutputEvidenceB\x0c\n\n_exit_codeB\t\n\x07_signal\"5\n\x0eOutputEvidence\x12\x13\n\x0btotal_bytes\x18\x01 \x01(\x04\x12\x0e\n\x06sha256\x18\x02 \x01(\t\"A\n\x10\x41ttemptAbandoned\x12\x0c\n\x04step\x18\x01 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x02 \x01(\r\x12\x0e\n\x06reason\x18\x03 \x01(\t\"G\n\x0cTurnFinished\x12\'\n\x05state\x18\x01 \x01(\x0e\x32\x18.tyrum.chat.v1.TurnState\x12\x0e\n\x06reason\x18\x02 \x01(\t*\xc2\x01\n\tTurnState\x12\x1a\n\x16TURN_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11TURN_STATE_QUEUED\x10\x01\x12\x16\n\x12TURN_STATE_RUNNING\x10\x02\x12\x1f\n\x1bTURN_STATE_WAITING_APPROVAL\x10\x03\x12\x18\n\x14TURN_STATE_COMPLETED\x10\x04\x12\x15\n\x11TURN_STATE_FAILED\x10\x05\x12\x18\n\x14TURN_STATE_CANCELLED\x10\x06*\x98\x02\n\tCallState\x12\x1a\n\x16\x43\x41LL_STATE_UNSPECIFIED\x10\x00\x12\x17\n\x13\x43\x41LL_STATE_PROPOSED\x10\x01\x12 \n\x1c\x43\x41LL_STATE_AWAITING_APPROVAL\x10\x02\x12\x18\n\x14\x43\x41LL_STATE_PERMITTED\x10\x03\x12\x18\n\x14\x43\x41LL_STATE_EXECUTING\x10\x04\x12\x18\n\x14\x43\x41LL_STATE_SUCCEEDED\x10\x05\x12\x15\n\x11\x43\x41LL_STATE_FAILED\x10\x06\x12\x15\n\x11\x43\x41LL_STATE_DENIED\x10\x07\x12\x18\n\x14\x43\x41LL_STATE_CANCELLED\x10\x08\x12\x1e\n\x1a\x43\x41LL_STATE_OUTCOME_UNKNOWN\x10\t*j\n\x08\x44\x65\x63ision\x12\x18\n\x14\x44\x45\x43ISION_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x44\x45\x43ISION_ALLOW\x10\x01\x12\x1d\n\x19\x44\x45\x43ISION_REQUIRE_APPROVAL\x10\x02\x12\x11\n\rDECISION_DENY\x10\x03*\xce\x01\n\x0f\x41pprovalOutcome\x12 \n\x1c\x41PPROVAL_OUTCOME_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x41PPROVAL_OUTCOME_APPROVED\x10\x01\x12\x1b\n\x17\x41PPROVAL_OUTCOME_DENIED\x10\x02\x12\x1c\n\x18\x41PPROVAL_OUTCOME_EXPIRED\x10\x03\x12\x1e\n\x1a\x41PPROVAL_OUTCOME_CANCELLED\x10\x04\x12\x1f\n\x1b\x41PPROVAL_OUTCOME_SUPERSEDED\x10\x05\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tyrum.chat.v1.event_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TURNSTATE']._serialized_start=2168
-  _globals['_TURNSTATE']._serialized_end=2362
-  _globals['_CALLSTATE']._serialized_start=2365
-  _globals['_CALLSTATE']._serialized_end=2645
-  _globals['_DECISION']._serialized_start=2647
-  _globals['_DECISION']._serialized_end=2753
-  _globals['_APPROVALOUTCOME']._serialized_start=2756
-  _globals['_APPROVALOUTCOME']._serialized_end=2962
+  _globals['_TURNSTATE']._serialized_start=2184
+  _globals['_TURNSTATE']._serialized_end=2378
+  _globals['_CALLSTATE']._serialized_start=2381
+  _globals['_CALLSTATE']._serialized_end=2661
+  _globals['_DECISION']._serialized_start=2663
+  _globals['_DECISION']._serialized_end=2769
+  _globals['_APPROVALOUTCOME']._serialized_start=2772
+  _globals['_APPROVALOUTCOME']._serialized_end=2978
   _globals['_EVENT']._serialized_start=110
   _globals['_EVENT']._serialized_end=840
   _globals['_USERMESSAGE']._serialized_start=842
@@ -50,21 +50,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOOLCALLPROPOSED']._serialized_start=978
   _globals['_TOOLCALLPROPOSED']._serialized_end=1065
   _globals['_TOOLCALLDECIDED']._serialized_start=1068
-  _globals['_TOOLCALLDECIDED']._serialized_end=1217
-  _globals['_APPROVALREQUESTED']._serialized_start=1219
-  _globals['_APPROVALREQUESTED']._serialized_end=1324
-  _globals['_APPROVALRESOLVED']._serialized_start=1327
-  _globals['_APPROVALRESOLVED']._serialized_end=1485
-  _globals['_TOOLCALLSTARTED']._serialized_start=1487
-  _globals['_TOOLCALLSTARTED']._serialized_end=1583
-  _globals['_TOOLCALLFINISHED']._serialized_start=1586
-  _globals['_TOOLCALLFINISHED']._serialized_end=1727
-  _globals['_PROCESSOUTCOME']._serialized_start=1730
-  _globals['_PROCESSOUTCOME']._serialized_end=1970
-  _globals['_OUTPUTEVIDENCE']._serialized_start=1972
-  _globals['_OUTPUTEVIDENCE']._serialized_end=2025
-  _globals['_ATTEMPTABANDONED']._serialized_start=2027
-  _globals['_ATTEMPTABANDONED']._serialized_end=2092
-  _globals['_TURNFINISHED']._serialized_start=2094
-  _globals['_TURNFINISHED']._serialized_end=2165
+  _globals['_TOOLCALLDECIDED']._serialized_end=1233
+  _globals['_APPROVALREQUESTED']._serialized_start=1235
+  _globals['_APPROVALREQUESTED']._serialized_end=1340
+  _globals['_APPROVALRESOLVED']._serialized_start=1343
+  _globals['_APPROVALRESOLVED']._serialized_end=1501
+  _globals['_TOOLCALLSTARTED']._serialized_start=1503
+  _globals['_TOOLCALLSTARTED']._serialized_end=1599
+  _globals['_TOOLCALLFINISHED']._serialized_start=1602
+  _globals['_TOOLCALLFINISHED']._serialized_end=1743
+  _globals['_PROCESSOUTCOME']._serialized_start=1746
+  _globals['_PROCESSOUTCOME']._serialized_end=1986
+  _globals['_OUTPUTEVIDENCE']._serialized_start=1988
+  _globals['_OUTPUTEVIDENCE']._serialized_end=2041
+  _globals['_ATTEMPTABANDONED']._serialized_start=2043
+  _globals['_ATTEMPTABANDONED']._serialized_end=2108
+  _globals['_TURNFINISHED']._serialized_start=2110
+  _globals['_TURNFINISHED']._serialized_end=2181
 # @@protoc_insertion_point(module_scope)

@@ -382,6 +382,7 @@ class ToolCallDecided(_message.Message):
     POLICY_DIGEST_FIELD_NUMBER: _builtins.int
     TARGET_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    AUTHOR_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The call."""
     decision: Global___Decision.ValueType
@@ -394,6 +395,8 @@ class ToolCallDecided(_message.Message):
     """What was matched, such as the resolved program and arguments."""
     reason: _builtins.str
     """Explanation, shown to the model when the decision is deny."""
+    author: _builtins.str
+    """Who answers for the rule; with an allow, whose standing approval it is. Empty for the built-in ones."""
     def __init__(
         self,
         *,
@@ -403,10 +406,11 @@ class ToolCallDecided(_message.Message):
         policy_digest: _builtins.str = ...,
         target: _builtins.str = ...,
         reason: _builtins.str = ...,
+        author: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["call_id", b"call_id", "decision", b"decision", "policy_digest", b"policy_digest", "reason", b"reason", "rule_id", b"rule_id", "target", b"target"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["author", b"author", "call_id", b"call_id", "decision", b"decision", "policy_digest", b"policy_digest", "reason", b"reason", "rule_id", b"rule_id", "target", b"target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
