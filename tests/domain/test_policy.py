@@ -161,7 +161,7 @@ def test_nothing_matched_asks_unless_it_only_reads() -> None:
 
 
 def test_verdict_says_what_it_rests_on() -> None:
-    """A verdict names the first of the deciding rules, its reason and author, the bundle's digest, the target."""
+    """A verdict names the first deciding rule, its reason and author, the bundle's digest and the target."""
     deny = Rule("no", Decision.DENY, "ops", reason="never here")
     verdict = evaluate(bundle(ALLOW, deny, replace(deny, rule_id="no-2")), RUN)
     assert (verdict.rule_id, verdict.reason, verdict.author) == ("no", "never here", "ops")
