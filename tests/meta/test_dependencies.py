@@ -16,6 +16,9 @@ PRODUCT = ("gateway/", "providers/", "conformance/", "proto/tyrum/")
 TYPES_ONLY = {"types-protobuf"}
 """Needed by those who type-check against the package, and imported by nobody."""
 
+GOOGLE = {"google.protobuf": "protobuf", "google.rpc": "googleapis-common-protos"}
+"""Distributions that share the name `google`, by their part of it."""
+
 FOR_TESTS = ("grpcio-tools", "pytest", "pytest-grpc")
 """Named by the design beside the run-time ones; the first generates the contracts' code."""
 
@@ -36,8 +39,9 @@ def imported(prefixes: Iterable[str]) -> set[str]:
     distributions = packages_distributions()
     roots = {name.partition(".")[0] for name in names} - sys.stdlib_module_names
     found = {canonicalize_name(item) for root in roots - {"google"} for item in distributions.get(root, ())}
-    if any(name.startswith("google.protobuf") for name in names):
-        found.add(canonicalize_name("protobuf"))
+    for prefix, name in GOOGLE.items():
+        if any(module.startswith(prefix) for module in names):
+            found.add(canonicalize_name(name))
     return {str(name) for name in found}
 
 
