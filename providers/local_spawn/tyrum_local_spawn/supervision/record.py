@@ -1,7 +1,8 @@
 """What a run leaves on disk: the journal before the command may execute, the exit record after it ended.
 
-Every record carries its format, its kind and a checksum over all of it. A record that does not check is never
-read as "nothing happened": `DamagedRecord` makes the provider fail closed.
+Every record carries its format, its kind, its lengths and a checksum over all of it; behind it only the zeros of
+its preallocated file may follow. A record that does not check is never read as "nothing happened":
+`DamagedRecord` makes the provider fail closed.
 """
 
 import hashlib
@@ -244,20 +245,24 @@ def _stream(head: Mapping[str, Any], blob: bytes) -> tuple[StreamEnd, bytes]:
 
 
 def _seal(kind: str, head: Mapping[str, object], blob: bytes = b"") -> bytes:
-    body = _MAGIC + kind.encode() + b"\n" + json.dumps(head, separators=(",", ":")).encode() + b"\n" + blob
+    text = json.dumps(head, separators=(",", ":")).encode()
+    body = _MAGIC + f"{kind} {len(text)} {len(blob)}\n".encode() + text + blob
     return body + hashlib.sha256(body).digest()
 
 
 def _unseal(kind: str, data: bytes) -> tuple[dict[str, Any], bytes]:
-    body, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
-    if hashlib.sha256(body).digest() != checksum:
-        raise DamagedRecord(f"the {kind} record does not match its checksum")
-    title, _, rest = body.partition(b"\n")
-    if title != _MAGIC + kind.encode():
+    title = data.partition(b"\n")[0]
+    if not title.startswith(_MAGIC + kind.encode() + b" "):
         raise DamagedRecord(f"the {kind} record has an unknown format")
-    text, _, blob = rest.partition(b"\n")
     try:
-        head = json.loads(text)
+        begin = len(title) + 1
+        text_bytes, blob_bytes = map(int, title.split(b" ")[2:])
+        text_end, end = begin + text_bytes, begin + text_bytes + blob_bytes
+        if hashlib.sha256(data[:end]).digest() != data[end : end + _CHECKSUM_BYTES]:
+            raise DamagedRecord(f"the {kind} record does not match its checksum")
+        if data[end + _CHECKSUM_BYTES :].strip(b"\0"):
+            raise DamagedRecord(f"the {kind} record is followed by something else")
+        head, blob = json.loads(data[begin:text_end]), data[text_end:end]
     except ValueError as error:
         raise DamagedRecord(f"the {kind} record is not readable") from error
     if not isinstance(head, dict):

@@ -7,6 +7,7 @@ tree.
 """
 
 import contextlib
+import mmap
 import os
 import select
 import signal
@@ -63,7 +64,8 @@ class Run:
         self._give_up_at: float | None = None
         self._tree_empty = False
 
-        self._buffer = memoryview(bytearray(_READ_BYTES))
+        # Mapped, not allocated: what a command does not write costs no memory and no time to clear it.
+        self._buffer = memoryview(mmap.mmap(-1, _READ_BYTES))
         self._unsent = bytearray()
         self._deferred: deque[tuple[OutputPipe, Wanted]] = deque()
         self._poll = select.poll()

@@ -20,8 +20,8 @@ from tyrum_local_spawn.supervision.supervisor import TAKEN, supervise
 from tyrum_local_spawn.supervision.workplace import IDLE_PREFIX
 
 IDLE_SUPERVISORS: Final = 4
-_REFILL_SECONDS: Final = 0.005
-"""How long refilling waits while enough are idle, so that forking does not slow the run that just began."""
+_REFILL_SECONDS: Final = 0.03
+"""How long refilling waits while enough are idle, so that forking does not slow the runs that just began."""
 _RETRY_SECONDS: Final = 0.5
 """How long refilling waits after an idle supervisor failed, so that a full disk makes no fork storm."""
 _LEAVE_SECONDS: Final = 60.0

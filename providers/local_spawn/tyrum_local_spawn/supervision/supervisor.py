@@ -64,10 +64,8 @@ def supervise(control: socket.socket, taken_fd: int, runs_fd: int, boot_id: str)
         if not data or not fds:
             workplace.remove()
             os._exit(0)
-        os.write(taken_fd, TAKEN.pack(os.getpid()))
-        os.close(taken_fd)
         with socket.socket(fileno=fds[0]) as provider:
-            _Supervisor(provider, prepared).run()
+            _Supervisor(provider, prepared, taken_fd).run()
         code = 0
     except Exception as error:  # noqa: BLE001 - this process has no caller: say where, never what with
         places = traceback.extract_tb(error.__traceback__)
@@ -132,8 +130,9 @@ class Prepared:
 class _Supervisor:
     """The stages before and after the loop."""
 
-    def __init__(self, provider: socket.socket, prepared: Prepared) -> None:
+    def __init__(self, provider: socket.socket, prepared: Prepared, taken_fd: int) -> None:
         self._provider = provider
+        self._taken_fd = taken_fd
         self._prepared = prepared
         self._workplace = prepared.workplace
         self._splitter = Splitter()
@@ -141,6 +140,7 @@ class _Supervisor:
     def run(self) -> None:
         order = self._receive_order()
         if order is None:
+            self._say_taken()
             self._workplace.remove()
             return
         streams = tuple(
@@ -152,17 +152,24 @@ class _Supervisor:
             target = self._begin(order, recorded)
         except Refused as refused:
             self._workplace.remove()
+            self._say_taken()
             self._refuse(refused)
             return
         try:
             leader = self._execute(order, target, streams, recorded)
         except Refused as refused:
+            self._say_taken()
             self._conclude_unexecuted(refused, recorded)
             return
         run = Run(order, self._provider, self._splitter, leader, streams, self._prepared.wakeup, recorded)
         run.loop()
         data = self._workplace.conclude(run.record())
         run.farewell(pack(Kind.ENDED, {}, data))
+
+    def _say_taken(self) -> None:
+        """Tell the spawner that it lacks an idle supervisor: not before the command runs, which comes first."""
+        os.write(self._taken_fd, TAKEN.pack(os.getpid()))
+        os.close(self._taken_fd)
 
     def _receive_order(self) -> Order | None:
         self._provider.settimeout(_ORDER_SECONDS)
@@ -225,6 +232,7 @@ class _Supervisor:
             raise _refused(error) from error
         with contextlib.suppress(OSError):  # the loop finds out that nobody listens
             self._provider.sendall(pack(Kind.STARTED, {"started_at_ns": recorded, "leader": leader}))
+        self._say_taken()
         os.close(stdin)
         for stream in streams:
             stream.release_write_end()

@@ -22,6 +22,8 @@ from tyrum_local_spawn.supervision.record import (
 
 IDLE_PREFIX: Final = ".idle-"
 """Directories that no operation owns yet."""
+RECORD_BYTES: Final = 4096
+"""What journal and exit record have on disk before they are written: more is needed only for long output."""
 _CREATE: Final = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -37,11 +39,17 @@ class Workplace:
         self._name = f"{IDLE_PREFIX}{os.getpid()}"
         os.mkdir(self._name, 0o700, dir_fd=runs_fd)
         self.fd = os.open(self._name, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=runs_fd)
-        self._journal_fd = os.open(JOURNAL, _CREATE, 0o600, dir_fd=self.fd)
+        self._journal_fd = self._allocate(JOURNAL)
         fcntl.flock(self._journal_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        self._exit_fd = os.open(EXIT_PENDING, _CREATE, 0o600, dir_fd=self.fd)
-        # No fsync of this directory: syncing a file that was just created makes its name durable too on every
-        # file system Linux runs on, and another commit here would hold up the runs that begin meanwhile.
+        self._exit_fd = self._allocate(EXIT_PENDING)
+        os.fsync(self.fd)
+
+    def _allocate(self, name: str) -> int:
+        """Create a file of zeros, durably, so that writing a record into it has to sync nothing but its bytes."""
+        fd = os.open(name, _CREATE, 0o600, dir_fd=self.fd)
+        os.write(fd, bytes(RECORD_BYTES))
+        os.fsync(fd)
+        return fd
 
     def write_journal(self, journal: Journal) -> None:
         """Make the journal durable under the idle name; the operation has not begun yet."""
@@ -79,7 +87,7 @@ class Workplace:
 
 
 def _write(fd: int, data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(fd, rest) :]
-    os.fsync(fd)
+    done = 0
+    while done < len(data):
+        done += os.pwrite(fd, data[done:], done)
+    os.fdatasync(fd)
