@@ -76,6 +76,14 @@ def test_redaction_keeps_totals_and_digests() -> None:
     assert redact(before, []) is before
 
 
+def test_redaction_covers_a_value_cut_off_at_the_edge_of_what_is_kept() -> None:
+    """Where bytes were left out between head and tail, the part of a value on either side is masked too."""
+    before = result(b"x" * (KEPT - 11) + b"s3cr3t-value" + b"y" * KEPT + b"s3cr3t-value" + b"z" * (KEPT - 11))
+    after = redact(before, ["s3cr3t-value", "another"]).stdout
+    assert after.head == b"x" * (KEPT - 11) + b"***"
+    assert after.tail == b"***" + b"z" * (KEPT - 11)
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

@@ -15,6 +15,9 @@ from tyrum_gateway.tools.visible import code
 SHOWN_BYTES = 10 * 1024
 """Of each stream, at the beginning and at the end."""
 
+_SHORTEST = 4
+"""Bytes of the shortest value that is replaced."""
+
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -55,7 +58,9 @@ def redact(result: ProcessResult, secrets: Sequence[str]) -> ProcessResult:
 
     Values below four bytes are left, because replacing them would garble everything else.
     """
-    values = sorted((value.encode() for value in secrets if len(value.encode()) >= 4), key=len, reverse=True)
+    values = sorted(
+        (value.encode() for value in secrets if len(value.encode()) >= _SHORTEST), key=len, reverse=True
+    )
     if not values:
         return result
     pattern = re.compile(b"|".join(re.escape(value) for value in values))
@@ -64,18 +69,39 @@ def redact(result: ProcessResult, secrets: Sequence[str]) -> ProcessResult:
         exit_code=result.exit_code,
         signal=result.signal,
         duration=result.duration,
-        stdout=_redacted(result.stdout, pattern),
-        stderr=_redacted(result.stderr, pattern),
+        stdout=_redacted(result.stdout, pattern, values),
+        stderr=_redacted(result.stderr, pattern, values),
     )
 
 
-def _redacted(stream: StreamEvidence, pattern: re.Pattern[bytes]) -> StreamEvidence:
-    head, tail = pattern.sub(b"***", stream.head), pattern.sub(b"***", stream.tail)
+def _redacted(stream: StreamEvidence, pattern: re.Pattern[bytes], values: Sequence[bytes]) -> StreamEvidence:
+    head = _without_beginning(pattern.sub(b"***", stream.head), values)
+    tail = _without_end(pattern.sub(b"***", stream.tail), values)
     if len(stream.head) + len(stream.tail) == stream.total_bytes:
         # Contiguous: a value may lie across the seam.
         whole = pattern.sub(b"***", stream.head + stream.tail)
         head, tail = whole[: len(stream.head)], whole[len(stream.head) :]
     return StreamEvidence(stream.total_bytes, stream.sha256, head, tail)
+
+
+def _without_beginning(head: bytes, values: Sequence[bytes]) -> bytes:
+    """Mask what may be the beginning of a value, cut off where the kept head ends."""
+    cut = max((_common(head, value, end=False) for value in values), default=0)
+    return head[:-cut] + b"***" if cut else head
+
+
+def _without_end(tail: bytes, values: Sequence[bytes]) -> bytes:
+    """Mask what may be the end of a value, cut off where the kept tail begins."""
+    cut = max((_common(tail, value, end=True) for value in values), default=0)
+    return b"***" + tail[cut:] if cut else tail
+
+
+def _common(kept: bytes, value: bytes, *, end: bool) -> int:
+    """Count the bytes, four or more, of a value's end (or beginning) at the beginning (or end) of a part."""
+    for size in range(min(len(value) - 1, len(kept)), _SHORTEST - 1, -1):
+        if kept.startswith(value[-size:]) if end else kept.endswith(value[:size]):
+            return size
+    return 0
 
 
 def _stream(name: str, stream: StreamEvidence) -> list[str]:
