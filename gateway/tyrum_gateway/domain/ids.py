@@ -98,12 +98,6 @@ class PrincipalId(EntityId):
     prefix = "prin"
 
 
-class InstanceId(EntityId):
-    """One run of a provider process."""
-
-    prefix = "inst"
-
-
 class IncidentId(EntityId):
     """One unexpected failure, named to the user and explained in the log."""
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
-from tyrum_gateway.domain.ids import OperationId, ProcessId
-
 
 class EndCause(StrEnum):
     """Why a run ended; the first cause wins."""
@@ -112,15 +110,3 @@ class Unknown:
     """Nobody can tell whether or how far the command executed."""
 
     message: str
-
-
-RunOutcome = Ran | Refused | Unknown
-"""What the kernel learns about an operation."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunTicket:
-    """The durable names of one execution, committed before the provider is called."""
-
-    operation_id: OperationId
-    process_id: ProcessId

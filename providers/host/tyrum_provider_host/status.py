@@ -86,7 +86,6 @@ class ProviderStatus:
     contract: str
     contract_digest: str
     artifact_digest: str
-    artifact_coverage: str
     config_digest: str
     instance_id: str
     """Present instance; empty when none runs."""

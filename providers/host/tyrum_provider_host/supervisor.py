@@ -83,7 +83,6 @@ class Supervisor:
             contract=record.contract.label if record.contract else "",
             contract_digest=record.contract.digest if record.contract else "",
             artifact_digest=record.artifact.digest if record.artifact else "",
-            artifact_coverage=record.artifact.coverage if record.artifact else "",
             config_digest=record.config_digest or "",
             instance_id=self._instance_id if self._instance else "",
             generation=self._generation,
