@@ -218,3 +218,17 @@ async def test_a_claim_that_the_file_requires_withholds_the_tool(tmp_path: Path)
             _, events = await client.turn("count")
     assert "tool_call_started" not in kinds(events)
     assert configs.count(gateway.state_dir) == 0
+
+
+async def test_a_provider_that_no_agent_selects_serves_nobody(tmp_path: Path) -> None:
+    """The only provider, admitted and with a profile of its own, is bound to an agent by the file alone."""
+    config = configs.write(tmp_path)
+    text = config.read_text(encoding="utf-8")
+    config.write_text(text.replace("    profiles: {isolation: default}\n", ""), encoding="utf-8")
+    with serving(tmp_path, config) as gateway:
+        listed = gateway.tyrum("providers", "list", "--output", "json")
+        assert [item["lifecycle"] for item in json.loads(listed.stdout)] == ["PROVIDER_LIFECYCLE_ADMITTED"]
+        async with connected(gateway) as client:
+            _, events = await client.turn("count")
+    assert "tool_call_started" not in kinds(events)
+    assert configs.count(gateway.state_dir) == 0
