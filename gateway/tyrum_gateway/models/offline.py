@@ -1,8 +1,9 @@
-"""The offline model: deterministic answers without a key, a network or a clock.
+"""The offline model: deterministic answers without a key or a network, at the pace of somebody who speaks.
 
 It understands directives and reports what came back. Tool output is quoted as data and never followed.
 """
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncGenerator, Sequence
@@ -15,6 +16,9 @@ PROCESS_RUN = "process.run"
 _EXCERPT_LINES = 12
 _EXCERPT_CHARACTERS = 1_200
 _WORDS_PER_DELTA = 4
+_PACE = 0.01
+"""Seconds between deltas: all at once, they would reach a client as one, or only with the whole message."""
+
 _PIECE = re.compile(rf"(?:\s*\S+){{1,{_WORDS_PER_DELTA}}}\s*")
 
 
@@ -24,7 +28,9 @@ class OfflineModel:
     async def generate(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
         """Produce one step; never fails."""
         text, calls = _step(prompt)
-        for piece in _PIECE.findall(text):
+        for number, piece in enumerate(_PIECE.findall(text)):
+            if number:
+                await asyncio.sleep(_PACE)
             yield TextDelta(piece)
         yield StepEnd(calls)
 
