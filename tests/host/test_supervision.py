@@ -1,7 +1,9 @@
 """What happens to an admitted provider that dies, hangs or turns unhealthy, and when its host dies."""
 
 import asyncio
+import contextlib
 import os
+import resource
 import signal
 import sys
 from dataclasses import replace
@@ -154,6 +156,32 @@ async def test_crash_loop_ends_in_quarantine(place: Place) -> None:
         with pytest.raises(ProviderUnavailable, match="quarantined"):
             host.lease("dying")
     assert processes_mentioning(str(place.runtime)) == []
+
+
+async def test_a_host_without_free_descriptors_suspends_and_recovers(place: Place) -> None:
+    """What the host itself cannot check for a while never ends or rejects a provider."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    host = ProviderHost([spec("good")], state_dir=place.state, runtime_dir=place.runtime, bounds=FAST)
+    taken: list[int] = []
+    async with host:
+        assert await host.wait_settled(SETTLE)
+        lease = host.lease("good")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, soft), hard))
+        try:
+            with contextlib.suppress(OSError):  # the limit is reached
+                while True:
+                    taken.append(os.dup(0))
+            assert await host.wait_until(
+                lambda host: host.status("good").lifecycle is not Lifecycle.ADMITTED, 10.0
+            )
+            status = host.status("good")
+            assert (status.lifecycle, "the host cannot check" in status.reason) == (Lifecycle.SUSPENDED, True)
+        finally:
+            for descriptor in taken:
+                os.close(descriptor)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert await host.wait_until(lambda host: host.status("good").lifecycle is Lifecycle.ADMITTED, 10.0)
+        assert host.lease("good") == lease
 
 
 async def test_stopped_process_is_suspended_and_recovers(place: Place) -> None:

@@ -250,14 +250,16 @@ class Supervisor:
         bounds = self._host.bounds
         while True:
             await asyncio.sleep(bounds.health_interval)
-            await verify_listener(self._host, instance)
             probe = None
             try:
+                await verify_listener(self._host, instance)
                 async with asyncio.timeout(bounds.health):
                     problem = await check_health(instance.control, contract)
                     probe = await instance.control.probe(declared)
             except TimeoutError:
                 problem = f"no answer within {bounds.health:g} s"
+            except OSError as error:  # ours, such as no free descriptor: it tells nothing about the provider
+                problem = f"the host cannot check: {error.strerror}"
             except (CallError, ContractViolation, ProviderUnavailable) as error:
                 problem = str(error)
             health = record.facts.health.good() if problem is None else record.facts.health.miss(problem)
