@@ -24,7 +24,7 @@ class _Liar(GoodService):
     ) -> pb.StartProcessResponse:
         self.lie = request.spec.argv[1]
         self.told = _ended(request.process_id, request.operation_id, self.lie)
-        if self.lie == "another operation":
+        if self.lie in {"another operation", "denied later"}:
             running = _ended(request.process_id, request.operation_id, "")
             running.ClearField("result")
             running.state = pb.PROCESS_STATE_RUNNING
@@ -34,11 +34,15 @@ class _Liar(GoodService):
     async def WaitProcess(  # noqa: N802
         self, request: pb.WaitProcessRequest, context: Context
     ) -> pb.WaitProcessResponse:
+        if self.lie == "denied later":
+            return await super().WaitProcess(request, context)
         return pb.WaitProcessResponse(process=self.told)
 
     async def ResolveOperation(  # noqa: N802
         self, request: pb.ResolveOperationRequest, context: Context
     ) -> pb.ResolveOperationResponse:
+        if self.lie in {"denied later", "denied at once"}:
+            return await super().ResolveOperation(request, context)
         return pb.ResolveOperationResponse(process=self.told)
 
 
@@ -64,7 +68,7 @@ def _ended(process_id: str, operation_id: str, lie: str) -> pb.Process:
             result.stdout.total_bytes = 9
         case "no digest":
             result.stdout.sha256 = "\x1b[2Jnone"
-        case "negative duration":
+        case "negative duration" | "denied at once":
             result.duration.FromMilliseconds(-1)
         case "another operation":
             process.operation_id = f"op_{'0' * 26}"

@@ -35,6 +35,8 @@ async def lying() -> AsyncIterator[ProviderHost]:
         "no digest",
         "negative duration",
         "another operation",
+        "denied later",
+        "denied at once",
     ],
 )
 async def test_what_breaks_the_contract_is_no_outcome(lying: ProviderHost, tmp_path: Path, lie: str) -> None:

@@ -51,6 +51,8 @@ _LINGER = 2.0
 """Seconds for which a start waits for the end, so that a short command is one call of the provider."""
 _RETRY_PAUSE = 0.5
 _RELEASE_PATIENCE = 35.0
+_ANSWERED = "OK"
+"""Code of a failure that lies in the answer: the provider says that it took the start."""
 _HOPELESS = frozenset({Lifecycle.REJECTED, Lifecycle.QUARANTINED, Lifecycle.STOPPED})
 
 _log = structlog.get_logger("tyrum.tools")
@@ -132,7 +134,8 @@ class HostedIsolation:
                 if error.effect is Effect.NONE and not isinstance(error, WaitExpired):
                     return _refused(error)
                 _log.warning("start_unclear", operation=execution.operation_id, error=str(error))
-                return await self.resolve(execution)
+                answer = await self.resolve(execution)
+                return _undenied(answer) if error.code == _ANSWERED else answer
 
     async def wait(self, execution: Execution, timeout: float) -> RunAnswer:
         """Wait for the end, at most `timeout` seconds."""
@@ -145,7 +148,7 @@ class HostedIsolation:
             return Unknown(str(error))
         except CallError as error:
             _log.warning("wait_unclear", operation=execution.operation_id, error=str(error))
-            answer = await self.resolve(execution)
+            answer = _undenied(await self.resolve(execution))
             if isinstance(answer, Running):
                 # The caller waits again at once: do not let a provider that fails every wait spin it.
                 await asyncio.sleep(min(_RETRY_PAUSE, timeout))
@@ -274,6 +277,13 @@ def _answer(process: Process, execution: Execution) -> RunAnswer:
     if (process.operation_id, process.process_id) != (execution.operation_id, execution.process_id):
         return Unknown("the provider described another process")
     return Running() if process.result is None else Ran(_result(process.result))
+
+
+def _undenied(answer: RunAnswer) -> RunAnswer:
+    """Judge an answer about a run that the provider reported before: it cannot have never started."""
+    if isinstance(answer, Refused) and answer.reason == NEVER_STARTED:
+        return Unknown("the provider reported the run first and denied it later")
+    return answer
 
 
 def _refused(error: CallError) -> Refused:
