@@ -25,9 +25,8 @@ class HealthRecord:
         return HealthRecord(
             healthy=True if streak >= GOOD_CHECKS_TO_GAIN else self.healthy,
             good_in_row=streak,
-            detail="the last check answered SERVING"
-            if streak == 1
-            else f"the last {streak} checks answered SERVING",
+            # Without a count: what operators read should change when something changes.
+            detail="the last check answered SERVING" if streak == 1 else "the last checks answered SERVING",
         )
 
     def miss(self, why: str) -> "HealthRecord":
