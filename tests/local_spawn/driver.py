@@ -12,7 +12,7 @@ import socket
 import string
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -300,7 +300,7 @@ class Provider:
         *,
         stream: pb.OutputStream.ValueType = pb.OUTPUT_STREAM_STDOUT,
         follow: bool = False,
-    ) -> AsyncIterator[pb.ReadOutputResponse]:
+    ) -> AsyncGenerator[pb.ReadOutputResponse, None]:
         """Yield chunks, after checking that they join up."""
         request = pb.ReadOutputRequest(
             context=context(), process_id=_id(process), stream=stream, offset=offset, follow=follow

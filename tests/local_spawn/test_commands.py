@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import signal
+from contextlib import aclosing
 
 import psutil
 import pytest
@@ -151,6 +152,8 @@ async def test_a_secret_reaches_the_command_and_nothing_else(provider: Provider)
     spec = provider.shell('test -n "$TOKEN" && echo got it; sleep 30', secret_env={"TOKEN": secret})
     process = await provider.start(spec, operation=operation)
     try:
+        async with aclosing(provider.chunks(process, follow=True)) as chunks:
+            assert (await anext(chunks)).data == b"got it\n"
         found = [
             path
             for path in provider.root.rglob("*")

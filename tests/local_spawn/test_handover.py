@@ -59,13 +59,11 @@ async def test_an_order_whose_provider_is_gone_does_not_execute(
     store, crew = shop
     late = order(tmp_path, "touch ran")
     ours, theirs = socket.socketpair()
-    ours.setblocking(False)
-    link = await SupervisorLink.open(ours)
+    link = SupervisorLink(ours)
     link.give(late)
     link.close()
-    await asyncio.sleep(0)  # lets the transport close its socket
     assert crew._control is not None
-    await crew._pass_on(crew._control, theirs)
+    socket.send_fds(crew._control, [b"R"], [theirs.fileno()])
     theirs.close()
     directory = store.runs / late.operation_id
     await until((directory / "exit").exists, "the record")
@@ -81,7 +79,8 @@ async def test_a_promise_beats_a_late_order(shop: tuple[Store, Crew], tmp_path: 
     store, crew = shop
     late = order(tmp_path, "touch ran")
     assert store.entomb(OperationId(late.operation_id)) is not None
-    link = await crew.summon(late)
+    link = crew.summon(late)
+    assert link is not None
     outcome = await link.outcome()
     link.close()
     assert isinstance(outcome, NotStarted)
@@ -94,7 +93,8 @@ async def test_a_record_beats_a_late_promise(shop: tuple[Store, Crew], tmp_path:
     """An operation that has begun cannot be recorded as never started."""
     store, crew = shop
     begun = order(tmp_path, "exit 0")
-    link = await crew.summon(begun)
+    link = crew.summon(begun)
+    assert link is not None
     assert isinstance(await link.outcome(), Started)
     assert store.entomb(OperationId(begun.operation_id)) is None
-    assert (await link.watch()).exit_code == 0
+    assert (await link.end()).exit_code == 0

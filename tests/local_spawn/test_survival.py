@@ -159,10 +159,13 @@ async def test_spools_of_another_boot_are_not_trusted(tmp_path: Path) -> None:
         assert (output.data, output.dropped, output.eofs) == (b"", 20000, 1)
 
 
-def _flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
+def _flip(position: int) -> Callable[[Path], None]:
+    def flip(path: Path) -> None:
+        data = bytearray(path.read_bytes())
+        data[position] ^= 1
+        path.write_bytes(data)
+
+    return flip
 
 
 def _cut(size: int) -> Callable[[Path], None]:
@@ -173,11 +176,13 @@ def _cut(size: int) -> Callable[[Path], None]:
 
 
 HARM: dict[str, tuple[str, Callable[[Path], None]]] = {
-    "flipped journal": ("journal", _flip),
+    "flipped journal": ("journal", _flip(100)),
+    "journal with something behind it": ("journal", _flip(-1)),
     "cut journal": ("journal", _cut(100)),
     "empty journal": ("journal", _cut(0)),
     "no journal": ("journal", Path.unlink),
-    "flipped exit": ("exit", _flip),
+    "flipped exit": ("exit", _flip(100)),
+    "exit with something behind it": ("exit", _flip(-1)),
     "cut exit": ("exit", _cut(10)),
     "empty exit": ("exit", _cut(0)),
 }

@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class Crew:
-    """Hands runs to supervisors. Not concurrent with itself but for `summon`."""
+    """Hands runs to supervisors."""
 
     def __init__(self, runs: Path) -> None:
         self._runs = runs
@@ -73,8 +73,10 @@ class Crew:
             await asyncio.sleep(_RESTART_SECONDS)
             await self.start()
 
-    async def summon(self, order: Order) -> SupervisorLink:
+    def summon(self, order: Order) -> SupervisorLink | None:
         """Give an order to an idle supervisor, as soon as there is one; the link tells what comes of it.
+
+        None while the queue of orders is full: supervisors are on their way.
 
         Raises:
             Broken: there is no spawner.
@@ -82,21 +84,16 @@ class Crew:
         if self._control is None:
             raise Broken("the spawner is not running")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            ours.setblocking(False)  # noqa: FBT003 - the standard library's signature
-            link = await SupervisorLink.open(ours)
-        except BaseException:
-            ours.close()
-            theirs.close()
-            raise
-        try:
+        link = SupervisorLink(ours)
+        with theirs:
             link.give(order)
-            await self._pass_on(self._control, theirs)
-        except BaseException:
-            link.close()
-            raise
-        finally:
-            theirs.close()
+            try:
+                socket.send_fds(self._control, [b"R"], [theirs.fileno()])
+            except OSError as error:
+                link.close()
+                if isinstance(error, BlockingIOError):
+                    return None
+                raise Broken("the spawner is not running") from error
         return link
 
     async def stop(self) -> None:
@@ -114,14 +111,3 @@ class Crew:
         if self._control is not None:
             self._control.close()
             self._control = None
-
-    async def _pass_on(self, control: socket.socket, channel: socket.socket) -> None:
-        while True:
-            try:
-                socket.send_fds(control, [b"R"], [channel.fileno()])
-            except BlockingIOError:
-                await asyncio.sleep(0.005)  # the queue of orders is full; supervisors are on their way
-            except OSError as error:
-                raise Broken("the spawner is not running") from error
-            else:
-                return

@@ -6,10 +6,15 @@ Invariant: everything a caller awaits here ends when the supervisor does, one wa
 import asyncio
 import socket
 from dataclasses import dataclass
+from typing import Final, TypeVar
 
-from tyrum_local_spawn.supervision.frames import PREFIX_BYTES, Frame, Kind, body_bytes, pack, unpack
+from tyrum_local_spawn.supervision.frames import Frame, FrameError, Kind, Splitter, pack
 from tyrum_local_spawn.supervision.order import Order, to_head
-from tyrum_local_spawn.supervision.record import Cause, ExitRecord, Refusal, decode_exit
+from tyrum_local_spawn.supervision.record import Cause, DamagedRecord, ExitRecord, Refusal, decode_exit
+
+_RECEIVE_BYTES: Final = 256 * 1024
+
+_Value = TypeVar("_Value")
 
 
 class SupervisorGone(Exception):
@@ -47,20 +52,24 @@ class Chunk:
 
 
 class SupervisorLink:
-    """A connection over which one order is given and one run observed."""
+    """A connection over which one order is given and one run observed; it owns its socket.
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
+    The event loop calls it when the socket is ready, without streams or tasks between: they would show in the
+    time of a short command.
+    """
+
+    def __init__(self, channel: socket.socket) -> None:
+        channel.setblocking(False)  # noqa: FBT003 - the standard library's signature
+        self._loop = asyncio.get_running_loop()
+        self._channel = channel
+        self._splitter = Splitter()
+        self._unsent = bytearray()
+        self._outcome: asyncio.Future[Started | NotStarted | None] = self._loop.create_future()
+        self._end: asyncio.Future[ExitRecord | None] = self._loop.create_future()
         self._reads: dict[int, asyncio.Future[Chunk]] = {}
         self._next_request = 0
         self._gone = False
-
-    @classmethod
-    async def open(cls, channel: socket.socket) -> "SupervisorLink":
-        """Speak over a connected socket, which the link then owns."""
-        reader, writer = await asyncio.open_unix_connection(sock=channel)
-        return cls(reader, writer)
+        self._loop.add_reader(channel, self._receive)
 
     def give(self, order: Order) -> None:
         """Send the order; it waits in the socket until a supervisor takes the other end."""
@@ -72,38 +81,21 @@ class SupervisorLink:
         Raises:
             SupervisorGone: it ended without a word; whether the command ran is for the records to say.
         """
-        frame = await self._receive()
-        match frame.kind:
-            case Kind.STARTED:
-                return Started(frame.head["started_at_ns"], frame.head["leader"])
-            case Kind.REFUSED:
-                return NotStarted(
-                    refusal=Refusal(frame.head["refusal"]),
-                    message=frame.head["message"],
-                    field=frame.head["field"],
-                    record=decode_exit(frame.blob) if frame.blob else None,
-                )
-            case _:
-                raise SupervisorGone
+        outcome = await self._outcome
+        if outcome is None:
+            raise SupervisorGone
+        return outcome
 
-    async def watch(self) -> ExitRecord:
-        """Serve the answers of a started run until it ends, and return its durable record.
+    async def end(self) -> ExitRecord:
+        """Return the durable record of a started run, once it has ended.
 
         Raises:
             SupervisorGone: the supervisor ended without reporting a record.
         """
-        try:
-            while True:
-                frame = await self._receive()
-                match frame.kind:
-                    case Kind.CHUNK:
-                        self._deliver(frame)
-                    case Kind.ENDED:
-                        return decode_exit(frame.blob)
-                    case _:
-                        raise SupervisorGone
-        finally:
-            self.close()
+        end = await self._end
+        if end is None:
+            raise SupervisorGone
+        return end
 
     async def read(self, stream: int, offset: int, limit: int, *, wait: bool) -> Chunk:
         """Read output, waiting for bytes after `offset` if asked to.
@@ -115,7 +107,7 @@ class SupervisorLink:
             raise SupervisorGone
         self._next_request += 1
         request = self._next_request
-        answer: asyncio.Future[Chunk] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Chunk] = self._loop.create_future()
         self._reads[request] = answer
         try:
             self._send(
@@ -124,7 +116,7 @@ class SupervisorLink:
             )
             return await answer
         finally:
-            del self._reads[request]
+            self._reads.pop(request, None)
             if answer.cancelled() and not self._gone:
                 self._send(Kind.FORGET, {"request": request})
 
@@ -134,31 +126,80 @@ class SupervisorLink:
             self._send(Kind.CANCEL, {"cause": cause, "grace": grace})
 
     def close(self) -> None:
-        """Hang up; a supervisor that still runs its command kills it."""
+        """Hang up: a supervisor that still runs its command kills it, whoever waits gets SupervisorGone."""
+        if self._gone:
+            return
         self._gone = True
-        self._writer.close()
+        self._loop.remove_reader(self._channel)
+        self._loop.remove_writer(self._channel)
+        self._channel.close()
+        _tell(self._outcome, None)
+        _tell(self._end, None)
         for answer in self._reads.values():
             if not answer.done():
                 answer.set_exception(SupervisorGone())
 
-    def _deliver(self, frame: Frame) -> None:
-        answer = self._reads.get(frame.head["request"])
-        if answer is not None and not answer.done():
-            answer.set_result(
-                Chunk(
-                    offset=frame.head["offset"],
-                    data=frame.blob,
-                    dropped_before=frame.head["dropped_before"],
-                    total=frame.head["total"],
+    def _receive(self) -> None:
+        try:
+            data = self._channel.recv(_RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        try:
+            for frame in self._splitter.feed(data):
+                self._take(frame)
+        except (FrameError, DamagedRecord):
+            data = b""  # what a supervisor of this build never says: the disk tells what is true
+        if not data or self._end.done():
+            self.close()
+
+    def _take(self, frame: Frame) -> None:
+        head = frame.head
+        match frame.kind:
+            case Kind.STARTED:
+                _tell(self._outcome, Started(head["started_at_ns"], head["leader"]))
+            case Kind.REFUSED:
+                refused = NotStarted(
+                    refusal=Refusal(head["refusal"]),
+                    message=head["message"],
+                    field=head["field"],
+                    record=decode_exit(frame.blob) if frame.blob else None,
                 )
-            )
+                _tell(self._outcome, refused)
+            case Kind.CHUNK:
+                self._deliver(frame)
+            case Kind.ENDED:
+                _tell(self._end, decode_exit(frame.blob))
+            case _:
+                raise FrameError(f"a supervisor does not send {frame.kind.name}")
+
+    def _deliver(self, frame: Frame) -> None:
+        head = frame.head
+        answer = self._reads.get(head["request"])
+        if answer is not None:
+            _tell(answer, Chunk(head["offset"], frame.blob, head["dropped_before"], head["total"]))
 
     def _send(self, kind: Kind, head: dict[str, object], blob: bytes = b"") -> None:
-        self._writer.write(pack(kind, head, blob))
+        self._unsent += pack(kind, head, blob)
+        self._flush()
 
-    async def _receive(self) -> Frame:
+    def _flush(self) -> None:
         try:
-            prefix = await self._reader.readexactly(PREFIX_BYTES)
-            return unpack(prefix, await self._reader.readexactly(body_bytes(prefix)))
-        except (asyncio.IncompleteReadError, ConnectionError) as error:
-            raise SupervisorGone from error
+            sent = self._channel.send(self._unsent)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            self._unsent.clear()  # what the supervisor said before it went is still to be read
+            sent = 0
+        del self._unsent[:sent]
+        if self._unsent:
+            self._loop.add_writer(self._channel, self._flush)
+        else:
+            self._loop.remove_writer(self._channel)
+
+
+def _tell(future: asyncio.Future[_Value], value: _Value) -> None:
+    """Set a result unless nobody waits for it any more."""
+    if not future.done():
+        future.set_result(value)

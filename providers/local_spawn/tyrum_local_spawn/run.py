@@ -6,6 +6,7 @@ import os
 import signal
 from dataclasses import dataclass
 
+from tyrum_local_spawn.failures import Failure
 from tyrum_local_spawn.ids import OperationId, ProcessId
 from tyrum_local_spawn.link import SupervisorLink
 from tyrum_local_spawn.supervision.order import Order
@@ -44,7 +45,10 @@ class Run:
         self.damage: str | None = None
         self.settled = asyncio.Event()
         """Set when the end is known, or known to be damaged."""
-        self.starting: asyncio.Task[None] | None = None
+        self.begun = asyncio.Event()
+        """Set when it is known whether the command executes."""
+        self.failure: Failure | None = None
+        """Why it does not; what every start of it is answered."""
         self._leader: tuple[int, int] | None = None
 
     @property

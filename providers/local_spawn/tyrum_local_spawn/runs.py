@@ -40,6 +40,8 @@ from tyrum_local_spawn.supervision.record import (
 )
 
 _START_SECONDS: Final = 9.0
+_FULL_SECONDS: Final = 0.005
+"""How long a start waits before it looks again whether the spawner takes more orders."""
 _SMALL_EVIDENCE_BYTES: Final = 16 * 1024
 """Evidence up to this size stays in memory; more is read from the record when it is asked for."""
 _SOFT_END_SECONDS: Final = 1.0
@@ -105,11 +107,11 @@ class Runs:
         """Start nothing new from now on."""
         self._admission.open = False
 
-    async def start(self, request: StartRequest, linger: float = 0.0) -> RunView:
-        """Start a run, or return the one that an equal request began; once it has ended or after `linger` s.
+    def begin(self, request: StartRequest) -> Run:
+        """Give the order for a run, or return the one that an equal request began; `begun` tells the rest.
 
         Raises:
-            Failure: nothing was started by this call; of an earlier equal one, the same failure is repeated.
+            Failure: nothing was started by this call.
         """
         operation_id = OperationId(request.order.operation_id)
         self._check_record(operation_id)
@@ -119,44 +121,69 @@ class Runs:
         if operation_id in self._tombstones:
             raise Reused("the operation was resolved as never started")
         run = self._runs.get(operation_id)
-        if run is None:
-            if self._damage:
-                raise Damaged("records are damaged; nothing new is started until an operator has looked")
-            owner = self._by_process.get(ProcessId(request.order.process_id))
-            self._admission.check(request, self._runs.values(), owner)
-            run = self._begin(request, digest)
-        elif not hmac.compare_digest(run.digest, digest):
-            raise Reused("the operation id stands for another request")
-        if run.starting is not None:
-            await asyncio.shield(run.starting)  # the start goes on when the caller leaves
-        if run.end is not None and run.end.cause is Cause.START_FAILED:
-            raise failure_of(run.end.refusal or Refusal.INTERNAL, run.end.detail, "spec.argv")
-        if linger > 0 and run.running:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(linger):
-                    await run.settled.wait()
-            self._check_record(operation_id)
-        return await self._with_evidence(run)
-
-    def _begin(self, request: StartRequest, digest: str) -> Run:
+        if run is not None:
+            if not hmac.compare_digest(run.digest, digest):
+                raise Reused("the operation id stands for another request")
+            return run
+        if self._damage:
+            raise Damaged("records are damaged; nothing new is started until an operator has looked")
+        owner = self._by_process.get(ProcessId(request.order.process_id))
+        self._admission.check(request, self._runs.values(), owner)
         order = replace(
             request.order,
             spec_digest=digest,
             spool_bytes=self._settings.spool_bytes_per_stream,
             run_as=self._settings.run_as,
         )
-        run = Run(OperationId(order.operation_id), ProcessId(order.process_id), digest)
+        run = Run(operation_id, ProcessId(order.process_id), digest)
+        run.link = self._crew.summon(order)
         self._adopt(run)
-        run.starting = self._spawn(self._start(run, order))
+        self._spawn(self._live(run, order))  # it goes on when the caller leaves
         return run
 
-    async def _start(self, run: Run, order: Order) -> None:
-        outcome = await self._order(run, order)
+    async def begun(self, run: Run, linger: float) -> RunView:
+        """Return a run that was begun, once it has ended or after `linger` seconds.
+
+        Raises:
+            Failure: nothing was started by this call; of an earlier equal one, the same failure is repeated.
+        """
+        if linger > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(linger):
+                    await run.settled.wait()
+        await run.begun.wait()
+        if run.failure is not None:
+            raise run.failure
+        if run.end is not None and run.end.cause is Cause.START_FAILED:
+            raise failure_of(run.end.refusal or Refusal.INTERNAL, run.end.detail, "spec.argv")
+        self._check_record(run.operation_id)
+        return await self._with_evidence(run)
+
+    async def _live(self, run: Run, order: Order) -> None:
+        """Take a run from its order to its end."""
+        try:
+            await self._see_begun(run, order)
+        except Failure as failure:
+            run.failure = failure
+            return
+        finally:
+            run.begun.set()
+        if run.link is None:
+            return
+        try:
+            self._conclude(run, await run.link.end())
+        except SupervisorGone:
+            run.kill_leader()
+            await self._settle(run)
+        finally:
+            run.let_go()
+
+    async def _see_begun(self, run: Run, order: Order) -> None:
+        outcome = await self._outcome(run, order)
         match outcome:
             case Started(started_at_ns=moment, leader=leader):
                 run.started_at_ns = moment
                 run.hold(leader)
-                self._spawn(self._watch(run))
             case NotStarted(record=record):
                 if record is None:
                     self._forget(run)
@@ -171,11 +198,13 @@ class Runs:
             case _:
                 assert_never(outcome)
 
-    async def _order(self, run: Run, order: Order) -> Started | NotStarted | None:
-        """Find a supervisor and give it the order; None when it ended, or was hung up on, without a word."""
+    async def _outcome(self, run: Run, order: Order) -> Started | NotStarted | None:
+        """Return what became of an order; None when its supervisor ended, or was hung up on, silently."""
         try:
             async with asyncio.timeout(_START_SECONDS):
-                run.link = await self._crew.summon(order)
+                while run.link is None:
+                    await asyncio.sleep(_FULL_SECONDS)
+                    run.link = self._crew.summon(order)
                 return await run.link.outcome()
         except Broken:
             self._forget(run)
@@ -185,18 +214,6 @@ class Runs:
             if run.link is not None:
                 run.link.close()
             return None
-
-    async def _watch(self, run: Run) -> None:
-        assert run.link is not None
-        try:
-            end = await run.link.watch()
-        except SupervisorGone:
-            run.kill_leader()
-            await self._settle(run)
-        else:
-            self._conclude(run, end)
-        finally:
-            run.let_go()
 
     async def _settle(self, run: Run) -> None:
         """Ask the disk how a run ended whose supervisor does not say it any more."""
@@ -253,9 +270,7 @@ class Runs:
         if (tombstone := self._tombstones.get(operation_id)) is not None:
             return tombstone
         if (run := self._runs.get(operation_id)) is not None:
-            if run.starting is not None:
-                with contextlib.suppress(Failure):
-                    await asyncio.shield(run.starting)
+            await run.begun.wait()
             if self._runs.get(operation_id) is run:
                 self._check_record(operation_id)
                 return await self._with_evidence(run)
@@ -405,6 +420,7 @@ class Runs:
         size = sum(len(part) for stream in (end.stdout, end.stderr) for part in (stream.head, stream.tail))
         run.end = end if size <= _SMALL_EVIDENCE_BYTES else _without_evidence(end)
         run.link = None
+        run.begun.set()
         run.settled.set()
 
     def _find(self, process_id: ProcessId) -> Run:

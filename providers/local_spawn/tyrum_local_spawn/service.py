@@ -56,8 +56,11 @@ class IsolationService(isolation_pb2_grpc.IsolationServiceServicer):
             actor = convert.read_context(request, self._provider_id)
             start = convert.read_start(request)
             linger = convert.read_linger(request)
-            _log.info("start of %s for %s under %s", *_subject(request, actor))
-            view = await self._open.start(start, linger)
+            try:
+                run = self._open.begin(start)
+            finally:  # refused or not; and while the supervisor works, not before
+                _log.info("start of %s for %s under %s", *_subject(request, actor))
+            view = await self._open.begun(run, linger)
         return pb.StartProcessResponse(process=convert.process_message(view))
 
     async def WaitProcess(  # noqa: N802

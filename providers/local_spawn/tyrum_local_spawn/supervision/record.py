@@ -1,7 +1,7 @@
 """What a run leaves on disk: the journal before the command may execute, the exit record after it ended.
 
-Every record carries its format, its kind, its lengths and a checksum over all of it; behind it only the zeros of
-its preallocated file may follow. A record that does not check is never read as "nothing happened":
+Every record carries its format, its kind, its lengths and a checksum over all of it; behind it only the zeros
+of its preallocated file may follow. A record that does not check is never read as "nothing happened":
 `DamagedRecord` makes the provider fail closed.
 """
 

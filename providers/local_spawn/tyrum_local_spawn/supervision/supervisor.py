@@ -167,7 +167,7 @@ class _Supervisor:
         run.farewell(pack(Kind.ENDED, {}, data))
 
     def _say_taken(self) -> None:
-        """Tell the spawner that it lacks an idle supervisor: not before the command runs, which comes first."""
+        """Tell the spawner that it lacks an idle supervisor; the command, which comes first, runs by now."""
         os.write(self._taken_fd, TAKEN.pack(os.getpid()))
         os.close(self._taken_fd)
 

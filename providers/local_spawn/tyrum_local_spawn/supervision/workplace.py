@@ -45,7 +45,7 @@ class Workplace:
         os.fsync(self.fd)
 
     def _allocate(self, name: str) -> int:
-        """Create a file of zeros, durably, so that writing a record into it has to sync nothing but its bytes."""
+        """Create a file of zeros, durably: writing a record into it then syncs nothing but its bytes."""
         fd = os.open(name, _CREATE, 0o600, dir_fd=self.fd)
         os.write(fd, bytes(RECORD_BYTES))
         os.fsync(fd)
