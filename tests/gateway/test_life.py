@@ -8,10 +8,8 @@ from tests.support import configs
 from tests.support.client import connected, kinds
 from tests.support.gateway import RunningGateway, serving
 
-REJECTED = configs.TEMPLATE.replace(
-    "command: [tyrum-provider-local-spawn]\n    config: {{run_as: gateway_user}}",
-    f"command: [{sys.executable}, -m, tyrum_conformance.broken, wrong_proof]",
-)
+ADMITTED = "command: [tyrum-provider-local-spawn]\n    config: {run_as: gateway_user}"
+REJECTED = f"command: [{sys.executable}, -m, tyrum_conformance.broken, wrong_proof]"
 
 
 async def test_a_second_gateway_on_one_state_directory_is_refused_and_told_who_holds_it(
@@ -30,12 +28,10 @@ async def test_a_second_gateway_on_one_state_directory_is_refused_and_told_who_h
 async def test_without_a_capable_binding_the_model_is_shown_no_tool(tmp_path: Path) -> None:
     """A rejected provider is never bound: the gateway serves, and the tool does not exist for the model."""
     config = configs.write(tmp_path)
-    config.write_text(
-        REJECTED.format(script=tmp_path / "script.yaml", rules=configs.COUNTING_RULE)
-        .replace("model: scripted", "model: offline")
-        .replace("models:\n", "models:\n  offline: {kind: offline}\n"),
-        encoding="utf-8",
-    )
+    text = config.read_text(encoding="utf-8")
+    assert ADMITTED in text
+    text = text.replace(ADMITTED, REJECTED).replace("model: scripted", "model: offline")
+    config.write_text(text.replace("models:\n", "models:\n  offline: {kind: offline}\n"), encoding="utf-8")
     with serving(tmp_path, config) as gateway:
         async with connected(gateway) as client:
             _, events = await client.turn("/run tee -a counted")
