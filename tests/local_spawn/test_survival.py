@@ -247,6 +247,29 @@ async def test_what_no_record_owns_is_swept(tmp_path: Path) -> None:
         assert not (provider.runs / ".idle-99999999").exists()
 
 
+async def test_a_rename_lost_with_another_boot_is_made_again(tmp_path: Path) -> None:
+    """A journal under an idle name tells what began before the host crashed; on this boot nothing did."""
+    begun, here, sealed = new_id("op"), new_id("op"), new_id("op")
+    async with Provider.started(tmp_path) as provider:
+        for operation in (begun, here):
+            await provider.run_as(operation, provider.shell("exit 3"))
+        await provider.resolve(sealed)
+    journal = decode_journal((provider.runs / begun / "journal").read_bytes())
+    for number, operation in enumerate((begun, here, sealed)):
+        idle = provider.runs / f".idle-9999999{number}"
+        if operation is sealed:
+            idle.mkdir()
+        else:
+            (provider.runs / operation).rename(idle)
+        boot = boot_id() if operation is here else "another"
+        (idle / "journal").write_bytes(encode_journal(replace(journal, operation_id=operation, boot_id=boot)))
+    async with Provider.started(tmp_path) as provider:
+        assert (await provider.resolve(begun)).process.result.exit_code == 3
+        assert (await provider.resolve(here)).WhichOneof("outcome") == "never_started"
+        assert (await provider.resolve(sealed)).WhichOneof("outcome") == "never_started"
+        assert not list(provider.runs.glob(".idle-9999999*"))
+
+
 async def test_records_leave_after_their_retention(tmp_path: Path) -> None:
     """A gateway that was away for longer than the retention is told what ran; then old records leave."""
     old, young = new_id("op"), new_id("op")

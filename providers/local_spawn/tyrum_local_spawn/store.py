@@ -42,6 +42,7 @@ from tyrum_local_spawn.supervision.record import (
     encode_tombstone,
 )
 from tyrum_local_spawn.supervision.spool import Layout, Piece, read_piece
+from tyrum_local_spawn.supervision.workplace import IDLE_PREFIX
 
 OPERATION_ID: Final = re.compile(r"op_[0-9a-z]{26}")
 _KEY_BYTES: Final = 32
@@ -119,10 +120,28 @@ class Store:
         return key
 
     def sweep(self) -> None:
-        """Remove whatever no record owns."""
-        for path in self.runs.iterdir():
+        """Remove whatever no record owns, after giving a crash of the host back what it took."""
+        for path in list(self.runs.iterdir()):
             if not OPERATION_ID.fullmatch(path.name):
+                self._publish_again(path)
                 _remove(path)
+        _sync_directory(self.runs)
+
+    def _publish_again(self, idle: Path) -> None:
+        """Rename a directory whose journal is of another boot: its own rename was lost with that.
+
+        On this boot a journal under an idle name means that its supervisor ended before the command executed,
+        and one that does not check was never synced: nothing has executed either.
+        """
+        if not idle.name.startswith(IDLE_PREFIX):
+            return
+        try:
+            journal = decode_journal((idle / JOURNAL).read_bytes())
+        except (OSError, DamagedRecord):
+            return
+        if journal.boot_id != linux.boot_id() and OPERATION_ID.fullmatch(journal.operation_id):
+            with contextlib.suppress(OSError):  # whoever has the name began, or sealed, the operation before
+                idle.rename(self.runs / journal.operation_id)
 
     def scan(self) -> list[Found]:
         """Judge every record; runs without an end are settled first, as `settle` does."""

@@ -168,7 +168,8 @@ class _Supervisor:
 
     def _say_taken(self) -> None:
         """Tell the spawner that it lacks an idle supervisor; the command, which comes first, runs by now."""
-        os.write(self._taken_fd, TAKEN.pack(os.getpid()))
+        with contextlib.suppress(BrokenPipeError):  # a killed spawner; this run goes on without
+            os.write(self._taken_fd, TAKEN.pack(os.getpid()))
         os.close(self._taken_fd)
 
     def _receive_order(self) -> Order | None:

@@ -1,7 +1,9 @@
 """The directory of one run: prepared ahead of time, published with its journal in one rename.
 
 `runs/<operation id>` appears only after its journal is durable, so whatever stands there without a readable
-journal is damage and never an operation that did not begin.
+journal is damage and never an operation that did not begin. The rename decides at once and for every process
+who began the operation; only a crash of the host can undo it, and then the journal itself, durable under the
+idle name, tells the next start of the provider which operation the directory belongs to.
 """
 
 import contextlib
@@ -43,6 +45,7 @@ class Workplace:
         fcntl.flock(self._journal_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._exit_fd = self._allocate(EXIT_PENDING)
         os.fsync(self.fd)
+        os.fsync(runs_fd)
 
     def _allocate(self, name: str) -> int:
         """Create a file of zeros, durably: writing a record into it then syncs nothing but its bytes."""
@@ -52,11 +55,11 @@ class Workplace:
         return fd
 
     def write_journal(self, journal: Journal) -> None:
-        """Make the journal durable under the idle name; the operation has not begun yet."""
+        """Make the journal durable under the idle name; on this boot the operation has not begun yet."""
         _write(self._journal_fd, encode_journal(journal))
 
     def publish(self, operation_id: str) -> None:
-        """Make the operation begun, durably.
+        """Make the operation begun; nothing to sync, see above.
 
         Raises:
             AlreadyBegun: the operation has a record.
@@ -68,7 +71,6 @@ class Workplace:
                 raise AlreadyBegun from error
             raise
         self._name = operation_id
-        os.fsync(self._runs_fd)
 
     def conclude(self, record: ExitRecord) -> bytes:
         """Make the exit record durable and return its bytes."""
