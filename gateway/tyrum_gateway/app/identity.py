@@ -38,7 +38,8 @@ class Identity:
         digest = token_digest(token)
         now = self._clock.now()
         remembered = self._known.get(digest)
-        if remembered is not None and now - remembered[0] < _FRESH:
+        # Also bounded when the clock is set back.
+        if remembered is not None and abs(now - remembered[0]) < _FRESH:
             return remembered[1]
         principal = await self._store.principal_by_token(digest, now)
         if principal is None:
