@@ -22,6 +22,8 @@ from tyrum_local_spawn.supervision.workplace import IDLE_PREFIX
 IDLE_SUPERVISORS: Final = 4
 _REFILL_SECONDS: Final = 0.03
 """How long refilling waits while enough are idle, so that forking does not slow the runs that just began."""
+_ENDED_SECONDS: Final = 0.004
+"""How long it waits once all of them have ended, so that it does not slow the answers either."""
 _RETRY_SECONDS: Final = 0.5
 """How long refilling waits after an idle supervisor failed, so that a full disk makes no fork storm."""
 _LEAVE_SECONDS: Final = 60.0
@@ -110,7 +112,10 @@ class _Spawner:
                     os.kill(pid, signal.SIGKILL)
 
     def _forget(self, pid: int) -> None:
-        self._busy.discard(pid)
+        if pid in self._busy:
+            self._busy.discard(pid)
+            if not self._busy and not self._failing:
+                self._refill_at = min(self._refill_at, time.monotonic() + _ENDED_SECONDS)
         if pid in self._idle:  # it ended without having had an order
             self._idle.discard(pid)
             self._failing = True
