@@ -21,7 +21,7 @@ MERGED_BYTES = 4 * 1024
 """Deltas that nobody has taken yet are joined up to this size, so that small ones cost little more."""
 
 
-MOMENT = 0.005
+MOMENT = 0.02
 """Seconds after which watchers of a turn that goes on are woken; further commits do not add to it."""
 
 PAUSE_SECONDS = 0.02
