@@ -149,3 +149,21 @@ async def test_killed_while_an_answer_is_recorded_it_counts_once_or_can_be_given
         assert configs.count(gateway.state_dir, "asked") == 1
     finally:
         gateway.kill()
+
+
+@pytest.mark.parametrize("point", ["claim", "begin", "result", "settle"])
+async def test_a_store_that_fails_for_a_while_ends_neither_the_gateway_nor_a_turn(
+    tmp_path: Path, point: str
+) -> None:
+    """On a full disk a turn waits; once there is room it goes on from its rows, and nothing runs twice."""
+    gateway = dying(tmp_path, "failing", point)
+    try:
+        async with connected(gateway) as client:
+            accepted, events = await client.turn("count")
+        assert gateway.process is not None
+        assert gateway.process.poll() is None
+        assert events[-1].turn_finished.state == event_pb2.TURN_STATE_COMPLETED
+        assert configs.count(gateway.state_dir) == 1
+        assert accepted.conversation_id
+    finally:
+        gateway.kill()

@@ -1,6 +1,7 @@
 """A gateway that kills itself by SIGKILL right before or after a chosen commit; composed for tests only.
 
-Run as `python crashing_gateway.py WHEN POINT --state-dir DIR --config FILE`, WHEN being `before` or `after`.
+Run as `python crashing_gateway.py WHEN POINT --state-dir DIR --config FILE`, WHEN being `before` or `after`,
+or `failing`: then nothing is killed, but commits fail from there on a few times, as on a full disk.
 """
 
 import argparse
@@ -12,6 +13,7 @@ from pathlib import Path
 from tyrum_gateway.bootstrap import Seams, serve
 from tyrum_gateway.config import load_settings
 from tyrum_gateway.domain.commit import Acceptance, Accepted, Commit
+from tyrum_gateway.domain.errors import StateUnusable
 from tyrum_gateway.domain.states import TurnState
 from tyrum_gateway.domain.transcript import (
     ApprovalRequested,
@@ -49,6 +51,8 @@ class CrashingStore(SqliteStore):
 
     when = ""
     point = ""
+    broken = False
+    failures = 3
 
     async def accept(self, acceptance: Acceptance) -> Accepted:
         """Accept, unless it is the point."""
@@ -61,6 +65,10 @@ class CrashingStore(SqliteStore):
         """Commit, unless it is the point."""
         point = point_of(commit)
         self._die("before", point)
+        self.broken = self.broken or (self.when, self.point) == ("failing", point)
+        if self.broken and self.failures:
+            self.failures -= 1
+            raise StateUnusable("the disk is full")
         answer = await super().commit(commit)
         self._die("after", point)
         return answer
@@ -73,7 +81,7 @@ class CrashingStore(SqliteStore):
 def main() -> None:
     """Serve until the point comes."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("when", choices=("before", "after"))
+    parser.add_argument("when", choices=("before", "after", "failing"))
     parser.add_argument("point", choices=POINTS)
     parser.add_argument("--state-dir", type=Path, required=True)
     parser.add_argument("--config", type=Path, required=True)

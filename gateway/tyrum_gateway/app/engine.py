@@ -16,13 +16,16 @@ from tyrum_gateway.app.proposals import Proposals
 from tyrum_gateway.app.runner import TurnRunner
 from tyrum_gateway.app.streams import Streams
 from tyrum_gateway.app.turns import Turns
-from tyrum_gateway.domain.errors import TyrumError
+from tyrum_gateway.domain.errors import StateUnusable, TyrumError
 from tyrum_gateway.domain.ids import ConversationId, IncidentId
 from tyrum_gateway.domain.ports import Clock, Ids, Store
 from tyrum_gateway.domain.turn import Rest, Turn, work
 from tyrum_gateway.domain.turn_events import Broken, Effect, StopProcess
 
 log = structlog.get_logger(__name__)
+
+STORE_PAUSE = 1.0
+"""Seconds until a conversation is taken up again after the store has failed."""
 
 
 class Engine:
@@ -101,13 +104,19 @@ class Engine:
         try:
             while True:
                 self._again.discard(conversation_id)
-                turn = await self._store.next_turn(conversation_id)
-                if turn is not None and not isinstance(work(turn), Rest):
-                    async with self._slots:
-                        await self._drive(turn, recovered=recovered)
-                elif conversation_id not in self._again:
-                    return
-                recovered = False
+                try:
+                    turn = await self._store.next_turn(conversation_id)
+                    if turn is not None and not isinstance(work(turn), Rest):
+                        async with self._slots:
+                            await self._drive(turn, recovered=recovered)
+                    elif conversation_id not in self._again:
+                        return
+                    recovered = False
+                except StateUnusable as error:
+                    # A full disk, say. What was in work is given up as at a crash; rows tell how to go on.
+                    log.error("store_failed", conversation=conversation_id, reason=error.public)  # noqa: TRY400
+                    await asyncio.sleep(STORE_PAUSE)
+                    recovered = True
         finally:
             self._active.discard(conversation_id)
             if not self._active:
@@ -117,6 +126,8 @@ class Engine:
         try:
             async with asyncio.timeout(self._turn_time) as bound:
                 await self._runner.drive(turn, recovered=recovered)
+        except StateUnusable:
+            raise
         except Exception:
             # One conversation must not take the gateway down, and its turn must not hang: settle it.
             if bound.expired():
