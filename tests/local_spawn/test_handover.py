@@ -13,7 +13,7 @@ from tyrum_local_spawn.ids import OperationId
 from tyrum_local_spawn.link import NotStarted, Started, SupervisorLink
 from tyrum_local_spawn.store import RunRecord, Store
 from tyrum_local_spawn.supervision.order import FileOrder, Order
-from tyrum_local_spawn.supervision.record import Cause, Refusal, Tombstone
+from tyrum_local_spawn.supervision.record import Cause, ExitRecord, Refusal, Tombstone
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ async def test_an_order_whose_provider_is_gone_does_not_execute(
     store, crew = shop
     late = order(tmp_path, "touch ran")
     ours, theirs = socket.socketpair()
-    link = SupervisorLink(ours)
+    link = SupervisorLink(ours, print)
     link.give(late)
     link.close()
     assert crew._control is not None
@@ -79,7 +79,7 @@ async def test_a_promise_beats_a_late_order(shop: tuple[Store, Crew], tmp_path: 
     store, crew = shop
     late = order(tmp_path, "touch ran")
     assert store.entomb(OperationId(late.operation_id)) is not None
-    link = crew.summon(late)
+    link = crew.summon(late, print)
     assert link is not None
     outcome = await link.outcome()
     link.close()
@@ -93,8 +93,10 @@ async def test_a_record_beats_a_late_promise(shop: tuple[Store, Crew], tmp_path:
     """An operation that has begun cannot be recorded as never started."""
     store, crew = shop
     begun = order(tmp_path, "exit 0")
-    link = crew.summon(begun)
+    ends: list[ExitRecord] = []
+    link = crew.summon(begun, ends.append)
     assert link is not None
     assert isinstance(await link.outcome(), Started)
     assert store.entomb(OperationId(begun.operation_id)) is None
-    assert (await link.end()).exit_code == 0
+    await link.over()
+    assert [end.exit_code for end in ends] == [0]

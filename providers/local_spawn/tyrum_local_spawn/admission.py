@@ -61,7 +61,7 @@ class Admission:
         head["required_claims"] = sorted(request.required_claims)
         head["durable"] = request.durable
         text = json.dumps(head, sort_keys=True, separators=(",", ":")).encode()
-        return hmac.new(self.key, text, hashlib.sha256).hexdigest()
+        return hmac.digest(self.key, text, "sha256").hex()
 
     def _spooled(self, runs: Collection[Run]) -> int:
         """Return the bytes that spools take, or may come to take while their run lives."""

@@ -340,7 +340,7 @@ def _path(path: str, place: str) -> None:
 
 
 def _size(text: str) -> int:
-    return len(text.encode())
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _require(holds: object, place: str, rule: str) -> None:

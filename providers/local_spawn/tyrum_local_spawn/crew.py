@@ -5,12 +5,14 @@ import logging
 import os
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from tyrum_local_spawn.failures import Broken
 from tyrum_local_spawn.link import SupervisorLink
 from tyrum_local_spawn.supervision.order import Order
+from tyrum_local_spawn.supervision.record import ExitRecord
 
 _BOOTSTRAP: Final = (
     "import sys; sys.path.append(sys.argv.pop()); "
@@ -73,8 +75,10 @@ class Crew:
             await asyncio.sleep(_RESTART_SECONDS)
             await self.start()
 
-    def summon(self, order: Order) -> SupervisorLink | None:
+    def summon(self, order: Order, on_end: Callable[[ExitRecord], None]) -> SupervisorLink | None:
         """Give an order to an idle supervisor, as soon as there is one; the link tells what comes of it.
+
+        `on_end` gets the durable record of a run that was started.
 
         None while the queue of orders is full: supervisors are on their way.
 
@@ -84,7 +88,7 @@ class Crew:
         if self._control is None:
             raise Broken("the spawner is not running")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        link = SupervisorLink(ours)
+        link = SupervisorLink(ours, on_end)
         with theirs:
             link.give(order)
             try:

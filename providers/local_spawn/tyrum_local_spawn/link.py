@@ -5,6 +5,7 @@ Invariant: everything a caller awaits here ends when the supervisor does, one wa
 
 import asyncio
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -58,14 +59,16 @@ class SupervisorLink:
     time of a short command.
     """
 
-    def __init__(self, channel: socket.socket) -> None:
+    def __init__(self, channel: socket.socket, on_end: Callable[[ExitRecord], None]) -> None:
+        """Speak over a connected socket; `on_end` gets the durable record of the run once it is there."""
         channel.setblocking(False)  # noqa: FBT003 - the standard library's signature
         self._loop = asyncio.get_running_loop()
         self._channel = channel
         self._splitter = Splitter()
         self._unsent = bytearray()
         self._outcome: asyncio.Future[Started | NotStarted | None] = self._loop.create_future()
-        self._end: asyncio.Future[ExitRecord | None] = self._loop.create_future()
+        self._on_end = on_end
+        self._over = asyncio.Event()
         self._reads: dict[int, asyncio.Future[Chunk]] = {}
         self._next_request = 0
         self._gone = False
@@ -86,16 +89,9 @@ class SupervisorLink:
             raise SupervisorGone
         return outcome
 
-    async def end(self) -> ExitRecord:
-        """Return the durable record of a started run, once it has ended.
-
-        Raises:
-            SupervisorGone: the supervisor ended without reporting a record.
-        """
-        end = await self._end
-        if end is None:
-            raise SupervisorGone
-        return end
+    async def over(self) -> None:
+        """Return when the conversation is over: the run has ended, or its supervisor is gone."""
+        await self._over.wait()
 
     async def read(self, stream: int, offset: int, limit: int, *, wait: bool) -> Chunk:
         """Read output, waiting for bytes after `offset` if asked to.
@@ -134,7 +130,7 @@ class SupervisorLink:
         self._loop.remove_writer(self._channel)
         self._channel.close()
         _tell(self._outcome, None)
-        _tell(self._end, None)
+        self._over.set()
         for answer in self._reads.values():
             if not answer.done():
                 answer.set_exception(SupervisorGone())
@@ -148,10 +144,11 @@ class SupervisorLink:
             data = b""
         try:
             for frame in self._splitter.feed(data):
-                self._take(frame)
+                if not self._gone:
+                    self._take(frame)
         except (FrameError, DamagedRecord):
             data = b""  # what a supervisor of this build never says: the disk tells what is true
-        if not data or self._end.done():
+        if not data:
             self.close()
 
     def _take(self, frame: Frame) -> None:
@@ -170,7 +167,8 @@ class SupervisorLink:
             case Kind.CHUNK:
                 self._deliver(frame)
             case Kind.ENDED:
-                _tell(self._end, decode_exit(frame.blob))
+                self._on_end(decode_exit(frame.blob))
+                self.close()
             case _:
                 raise FrameError(f"a supervisor does not send {frame.kind.name}")
 

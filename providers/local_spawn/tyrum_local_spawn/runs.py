@@ -6,6 +6,7 @@ answered from a durable record or from the supervisor that owns the run; a damag
 
 import asyncio
 import contextlib
+import functools
 import hmac
 import logging
 import time
@@ -25,7 +26,7 @@ from tyrum_local_spawn.failures import (
     WaitExpired,
 )
 from tyrum_local_spawn.ids import OperationId, ProcessId
-from tyrum_local_spawn.link import Chunk, NotStarted, Started, SupervisorGone
+from tyrum_local_spawn.link import Chunk, NotStarted, Started, SupervisorGone, SupervisorLink
 from tyrum_local_spawn.run import Run, RunView, StartRequest
 from tyrum_local_spawn.settings import Settings
 from tyrum_local_spawn.store import Damage, RunRecord, Store
@@ -82,7 +83,6 @@ class Runs:
                         OperationId(journal.operation_id), ProcessId(journal.process_id), journal.spec_digest
                     )
                     assert end is not None  # the store settles what has no end
-                    run.started_at_ns = end.started_at_ns
                     self._adopt(run)
                     self._conclude(run, end)
                 case Tombstone():
@@ -136,9 +136,9 @@ class Runs:
             run_as=self._settings.run_as,
         )
         run = Run(operation_id, ProcessId(order.process_id), digest)
-        run.link = self._crew.summon(order)
+        run.link = self._crew.summon(order, functools.partial(self._conclude, run))
         self._adopt(run)
-        self._spawn(self._live(run, order))  # it goes on when the caller leaves
+        self._spawn(self._live(run, order, run.link))  # it goes on when the caller leaves
         return run
 
     async def begun(self, run: Run, linger: float) -> RunView:
@@ -159,36 +159,35 @@ class Runs:
         self._check_record(run.operation_id)
         return await self._with_evidence(run)
 
-    async def _live(self, run: Run, order: Order) -> None:
+    async def _live(self, run: Run, order: Order, link: SupervisorLink | None) -> None:
         """Take a run from its order to its end."""
         try:
-            await self._see_begun(run, order)
+            await self._see_begun(run, order, link)
         except Failure as failure:
             run.failure = failure
             return
         finally:
             run.begun.set()
-        if run.link is None:
-            return
         try:
-            self._conclude(run, await run.link.end())
-        except SupervisorGone:
-            run.kill_leader()
-            await self._settle(run)
+            if run.link is not None:
+                await run.link.over()
+            if run.running:
+                run.kill_leader()
+                await self._settle(run)
         finally:
             run.let_go()
 
-    async def _see_begun(self, run: Run, order: Order) -> None:
-        outcome = await self._outcome(run, order)
+    async def _see_begun(self, run: Run, order: Order, link: SupervisorLink | None) -> None:
+        outcome = await self._outcome(run, order, link)
         match outcome:
             case Started(started_at_ns=moment, leader=leader):
                 run.started_at_ns = moment
-                run.hold(leader)
+                if run.running:
+                    run.hold(leader)
             case NotStarted(record=record):
                 if record is None:
                     self._forget(run)
                 else:
-                    run.started_at_ns = record.started_at_ns
                     self._conclude(run, record)
                 raise failure_of(outcome.refusal, outcome.message, outcome.field)
             case None:
@@ -198,21 +197,23 @@ class Runs:
             case _:
                 assert_never(outcome)
 
-    async def _outcome(self, run: Run, order: Order) -> Started | NotStarted | None:
+    async def _outcome(
+        self, run: Run, order: Order, link: SupervisorLink | None
+    ) -> Started | NotStarted | None:
         """Return what became of an order; None when its supervisor ended, or was hung up on, silently."""
         try:
             async with asyncio.timeout(_START_SECONDS):
-                while run.link is None:
+                while link is None:
                     await asyncio.sleep(_FULL_SECONDS)
-                    run.link = self._crew.summon(order)
-                return await run.link.outcome()
+                    link = run.link = self._crew.summon(order, functools.partial(self._conclude, run))
+                return await link.outcome()
         except Broken:
             self._forget(run)
             raise
         except (TimeoutError, SupervisorGone):
             # A supervisor that still gets this order sees the closed link before it executes anything.
-            if run.link is not None:
-                run.link.close()
+            if link is not None:
+                link.close()
             return None
 
     async def _settle(self, run: Run) -> None:
@@ -223,7 +224,6 @@ class Runs:
             run.link = None
         match found:
             case RunRecord(exit=ExitRecord() as end):
-                run.started_at_ns = run.started_at_ns or end.started_at_ns
                 self._conclude(run, end)
             case Damage(problem=problem) if (self._store.runs / run.operation_id).exists():
                 self._damage[run.operation_id] = run.damage = problem
@@ -289,7 +289,6 @@ class Runs:
                 return found
             case RunRecord(journal=journal, exit=ExitRecord() as end):
                 run = Run(operation_id, ProcessId(journal.process_id), journal.spec_digest)
-                run.started_at_ns = end.started_at_ns
                 self._adopt(run)
                 self._conclude(run, end)
                 return await self._with_evidence(run)
@@ -418,6 +417,7 @@ class Runs:
 
     def _conclude(self, run: Run, end: ExitRecord) -> None:
         size = sum(len(part) for stream in (end.stdout, end.stderr) for part in (stream.head, stream.tail))
+        run.started_at_ns = run.started_at_ns or end.started_at_ns
         run.end = end if size <= _SMALL_EVIDENCE_BYTES else _without_evidence(end)
         run.link = None
         run.begun.set()

@@ -189,8 +189,12 @@ class Run:
     def _finished(self) -> bool:
         if self._status is None:
             return self._give_up_at is not None and time.monotonic() >= self._give_up_at
-        tree.reap(os.getpid(), spare={self._leader})
-        if tree.children(os.getpid()) == [self._leader]:
+        own = os.getpid()
+        left = tree.children(own)
+        if left != [self._leader]:
+            tree.reap(own, spare={self._leader})
+            left = tree.children(own)
+        if left == [self._leader]:
             os.waitid(os.P_PIDFD, self._pidfd, os.WEXITED | os.WNOHANG)
             try:
                 os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -205,7 +209,8 @@ class Run:
             numbers = set(os.read(self._wakeup, 4096))
         if numbers - {signal.SIGCHLD}:  # asked to stop: the host is going down
             self._end(Cause.PROVIDER_GONE, 0, time.monotonic())
-        tree.reap(os.getpid(), spare={self._leader})
+        if self._status is None:  # later `_finished` does it
+            tree.reap(os.getpid(), spare={self._leader})
 
     def _talk(self, events: int) -> None:
         assert self._provider is not None
