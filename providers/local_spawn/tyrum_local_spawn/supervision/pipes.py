@@ -46,16 +46,12 @@ def open_pipe() -> PipeEnds:
 class OutputPipe:
     """One stream: the pipe's reading end, its spool and its waiting readers."""
 
-    def __init__(self, spool: Spool, ends: PipeEnds) -> None:
+    def __init__(self, spool: Spool, fd: int) -> None:
         self.spool = spool
-        self.fd, self.write_fd = ends.read_fd, ends.write_fd
+        self.fd = fd
         self.open = True
         self.waiting: list[Wanted] = []
         self._flush_at: float | None = None
-
-    def release_write_end(self) -> None:
-        """Close the command's end in this process."""
-        os.close(self.write_fd)
 
     def pump(self, buffer: memoryview, now: float) -> int:
         """Read once, at most the buffer's size; return how many bytes came, 0 at end of file too."""

@@ -60,12 +60,11 @@ def supervise(control: socket.socket, taken_fd: int, runs_fd: int, boot_id: str)
             data, fds = receive_descriptors(control, 1, 1)
         except ConnectionResetError:
             data, fds = b"", []
-        control.close()
         if not data or not fds:
             workplace.remove()
             os._exit(0)
-        with socket.socket(fileno=fds[0]) as provider:
-            _Supervisor(provider, prepared, taken_fd).run()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, fds[0]) as provider:
+            _Supervisor(provider, prepared, Pool(control, taken_fd)).run()
         code = 0
     except Exception as error:  # noqa: BLE001 - this process has no caller: say where, never what with
         places = traceback.extract_tb(error.__traceback__)
@@ -127,12 +126,27 @@ class Prepared:
     boot_id: str
 
 
-class _Supervisor:
-    """The stages before and after the loop."""
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """What ties a supervisor to those that are idle."""
 
-    def __init__(self, provider: socket.socket, prepared: Prepared, taken_fd: int) -> None:
+    control: socket.socket
+    taken_fd: int
+
+    def leave(self) -> None:
+        """Tell the spawner that it lacks one."""
+        self.control.close()
+        with contextlib.suppress(BrokenPipeError):  # a killed spawner; this run goes on without
+            os.write(self.taken_fd, TAKEN.pack(os.getpid()))
+        os.close(self.taken_fd)
+
+
+class _Supervisor:
+    """The stages before and after the loop. The pool is left once the command runs, which comes first."""
+
+    def __init__(self, provider: socket.socket, prepared: Prepared, pool: Pool) -> None:
         self._provider = provider
-        self._taken_fd = taken_fd
+        self._pool = pool
         self._prepared = prepared
         self._workplace = prepared.workplace
         self._splitter = Splitter()
@@ -140,37 +154,31 @@ class _Supervisor:
     def run(self) -> None:
         order = self._receive_order()
         if order is None:
-            self._say_taken()
+            self._pool.leave()
             self._workplace.remove()
             return
-        streams = tuple(
-            OutputPipe(Spool(self._workplace.fd, name, order.spool_bytes), ends)
-            for name, ends in zip(STREAMS, self._prepared.pipes, strict=True)
-        )
         recorded = time.time_ns()
         try:
             target = self._begin(order, recorded)
         except Refused as refused:
             self._workplace.remove()
-            self._say_taken()
+            self._pool.leave()
             self._refuse(refused)
             return
         try:
-            leader = self._execute(order, target, streams, recorded)
+            leader = self._execute(order, target, recorded)
         except Refused as refused:
-            self._say_taken()
+            self._pool.leave()
             self._conclude_unexecuted(refused, recorded)
             return
+        streams = tuple(
+            OutputPipe(Spool(self._workplace.fd, name, order.spool_bytes), ends.read_fd)
+            for name, ends in zip(STREAMS, self._prepared.pipes, strict=True)
+        )
         run = Run(order, self._provider, self._splitter, leader, streams, self._prepared.wakeup, recorded)
         run.loop()
         data = self._workplace.conclude(run.record())
         run.farewell(pack(Kind.ENDED, {}, data))
-
-    def _say_taken(self) -> None:
-        """Tell the spawner that it lacks an idle supervisor; the command, which comes first, runs by now."""
-        with contextlib.suppress(BrokenPipeError):  # a killed spawner; this run goes on without
-            os.write(self._taken_fd, TAKEN.pack(os.getpid()))
-        os.close(self._taken_fd)
 
     def _receive_order(self) -> Order | None:
         self._provider.settimeout(_ORDER_SECONDS)
@@ -216,7 +224,7 @@ class _Supervisor:
             raise
         return target
 
-    def _execute(self, order: Order, target: Target, streams: tuple[OutputPipe, ...], recorded: int) -> int:
+    def _execute(self, order: Order, target: Target, recorded: int) -> int:
         """Execute the command, unless the provider went away meanwhile, and return its process id.
 
         A successor of the provider may have answered before this record existed that the operation never
@@ -228,15 +236,15 @@ class _Supervisor:
             raise Refused(Refusal.INTERNAL, "the provider went away before the command executed")
         stdin = _stdin(order.stdin)
         try:
-            leader = launch(order, target, (stdin, streams[0].write_fd, streams[1].write_fd))
+            stdout, stderr = (ends.write_fd for ends in self._prepared.pipes)
+            leader = launch(order, target, (stdin, stdout, stderr))
         except LaunchFailed as error:
             raise _refused(error) from error
         with contextlib.suppress(OSError):  # the loop finds out that nobody listens
             self._provider.sendall(pack(Kind.STARTED, {"started_at_ns": recorded, "leader": leader}))
-        self._say_taken()
-        os.close(stdin)
-        for stream in streams:
-            stream.release_write_end()
+        self._pool.leave()
+        for fd in (stdin, stdout, stderr):
+            os.close(fd)
         target.close()
         os.chdir("/")  # hold no directory of the workspace
         return leader

@@ -16,7 +16,7 @@ from tyrum_local_spawn.supervision.order import FileOrder, Order
 from tyrum_local_spawn.supervision.record import Refusal
 
 _DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_HASH_BLOCK: Final = 1024 * 1024
+_HASH_BLOCK: Final = 64 * 1024
 _ELF: Final = b"\x7fELF"
 
 
