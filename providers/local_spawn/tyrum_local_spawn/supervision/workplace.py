@@ -44,8 +44,8 @@ class Workplace:
         self._journal_fd = self._allocate(JOURNAL)
         fcntl.flock(self._journal_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         self._exit_fd = self._allocate(EXIT_PENDING)
-        os.fsync(self.fd)
-        os.fsync(runs_fd)
+        # No fsync of the directories: syncing a file that was just created makes its name durable too on
+        # every file system Linux runs on, and more commits here would hold up the runs that begin meanwhile.
 
     def _allocate(self, name: str) -> int:
         """Create a file of zeros, durably: writing a record into it then syncs nothing but its bytes."""
