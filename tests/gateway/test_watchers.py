@@ -177,6 +177,32 @@ async def test_a_watcher_that_stalls_and_reads_again_misses_deltas_only_and_is_t
     follow_each_other(watcher.items)
 
 
+async def test_text_of_a_step_never_overtakes_the_events_of_steps_before(client: Client) -> None:
+    """A client can show what it gets as it comes: calls and results of a step stand before the next text."""
+    conversation, followed = "", list[chat_pb2.SendMessageResponse]()
+    for _ in range(6):
+        async for item in client.send("count", conversation):
+            conversation = item.accepted.conversation_id or conversation
+            followed.append(item)
+    step, steps = 0, dict[str, int]()
+    texts = 0
+    for item in followed:
+        payload = item.event.WhichOneof("payload")
+        if item.HasField("accepted"):
+            step, steps = 0, {}
+        elif item.HasField("delta"):
+            step = max(step, item.delta.step)
+            texts += 1
+        elif payload == "tool_call_proposed":
+            steps[item.event.tool_call_proposed.call_id] = item.event.tool_call_proposed.step
+            assert item.event.tool_call_proposed.step >= step
+        elif payload == "assistant_message":
+            assert item.event.assistant_message.step >= step
+        elif payload == "tool_call_finished":
+            assert steps[item.event.tool_call_finished.call_id] >= step
+    assert texts >= 6, "no text was streamed: the order was not tested"
+
+
 def test_small_deltas_cost_a_watcher_no_more_than_their_text() -> None:
     """A quarter of a mebibyte said byte by byte is held as few pieces, and read back as it was said."""
     streams, conversation = Streams(), new(ConversationId)

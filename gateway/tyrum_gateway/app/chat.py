@@ -1,36 +1,21 @@
 """The chat desk: accept messages, watch and cancel turns, read conversations back."""
 
-import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, Sequence
 
 from tyrum_gateway.app.agent import EngineLimits
 from tyrum_gateway.app.engine import Engine
-from tyrum_gateway.app.streams import Gap, LiveItem, Streams
+from tyrum_gateway.app.streams import LiveItem, Streams
+from tyrum_gateway.app.watch import watch
 from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Conversation
 from tyrum_gateway.domain.errors import Draining, InvalidRequest, NotFound
 from tyrum_gateway.domain.ids import ConversationId, TurnId
 from tyrum_gateway.domain.ports import Clock, Ids, Store, TurnView
 from tyrum_gateway.domain.principal import Principal, Role
 from tyrum_gateway.domain.states import TurnState
-from tyrum_gateway.domain.transcript import (
-    AssistantMessage,
-    AttemptAbandoned,
-    Event,
-    TurnFinished,
-    UserMessage,
-)
+from tyrum_gateway.domain.transcript import Event, UserMessage
 from tyrum_gateway.domain.turn import Turn
 from tyrum_gateway.domain.turn_events import CancelRequested
-
-PAGE = 200
-"""Most events read at a time by a watcher."""
-
-FIRST_PAGE = 16
-"""Events that a watcher reads first."""
-
-HELD_CHARACTERS = 512 * 1024
-"""Of the events it has read, a watcher holds about these; the rest is read again when it is due."""
 
 _SEES_ALL = frozenset({Role.OPERATOR, Role.AUDITOR, Role.ADMIN})
 
@@ -113,53 +98,11 @@ class ChatDesk:
         self._engine.wake(accepted.conversation_id)
         return accepted
 
-    async def watch(
+    def watch(
         self, conversation_id: ConversationId, after: int, *, until: TurnId | None = None
     ) -> AsyncGenerator[Event | LiveItem, None]:
-        """Yield durable events after a sequence, each once and in order, with live text in between.
-
-        Args:
-            conversation_id: Already checked to be visible.
-            after: Last sequence seen.
-            until: End after this turn has finished, and yield nothing of other turns; None watches for ever.
-
-        Raises:
-            Draining: The gateway is shutting down.
-        """
-        size, caught_up = FIRST_PAGE, False
-        with self._streams.subscribe(conversation_id) as subscription:
-            while True:
-                for item in subscription.take():
-                    if until is None or isinstance(item, Gap) or item.attempt.turn_id == until:
-                        yield item
-                newest = self._streams.newest(conversation_id, after) if caught_up else None
-                events: Sequence[Event] = newest or ()
-                more = False
-                if newest is None:
-                    found = await self._store.events(conversation_id, after, size)
-                    events = _held(found)
-                    whole = len(events) == len(found)
-                    more = len(found) == size or not whole
-                    size = min(2 * size, PAGE) if whole else len(events)
-                    del found  # a watcher that does not read holds no more than it has to
-                for event in events:
-                    after = event.sequence
-                    match event.payload:
-                        case AssistantMessage(step=step) | AttemptAbandoned(step=step):
-                            subscription.forget(event.turn_id, step)
-                        case _:
-                            pass
-                    if until is None or event.turn_id == until:
-                        yield event
-                        if until is not None and isinstance(event.payload, TurnFinished):
-                            return
-                if not more:
-                    if subscription.closed:
-                        raise Draining("the gateway is shutting down: reconnect and resume")
-                    await subscription.wait()
-                    if until is None:
-                        await asyncio.sleep(subscription.pause)
-                caught_up = not more
+        """Watch a conversation that was checked to be visible; see `watch`."""
+        return watch(self._store, self._streams, conversation_id, after, until=until)
 
     async def cancel(self, principal: Principal, turn_id: TurnId, reason: str) -> TurnView:
         """Settle a turn as cancelled, with its calls and questions; a turn that rests stays as it is.
@@ -221,13 +164,3 @@ class ChatDesk:
 def _title(text: str) -> str:
     first = text.strip().splitlines()[0] if text.strip() else ""
     return first[:120]
-
-
-def _held(events: Sequence[Event]) -> Sequence[Event]:
-    """Cut a page off after the event that makes it larger than `HELD_CHARACTERS`."""
-    held = 0
-    for number, event in enumerate(events, 1):
-        held += event.characters
-        if held > HELD_CHARACTERS:
-            return events[:number]
-    return events

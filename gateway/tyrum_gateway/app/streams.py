@@ -43,6 +43,10 @@ class Attempt:
     step: int
     attempt: int
 
+    def is_of(self, end: "Attempt") -> bool:
+        """Tell whether this is `end` or an earlier attempt of its turn."""
+        return self.turn_id == end.turn_id and (self.step, self.attempt) <= (end.step, end.attempt)
+
 
 @dataclass(frozen=True, slots=True)
 class Delta:
@@ -100,9 +104,9 @@ class Subscription:
         self._held = self._dropped = 0
         return items
 
-    def forget(self, turn_id: TurnId, step: int) -> None:
-        """Drop text that a durable event has replaced: all of the turn up to the step."""
-        kept = [item for item in self._ring if item.attempt.turn_id != turn_id or item.attempt.step > step]
+    def forget(self, end: Attempt) -> None:
+        """Drop text that a durable event has replaced: all of the turn up to the attempt."""
+        kept = [item for item in self._ring if not item.attempt.is_of(end)]
         self._ring = deque(kept)
         self._held = sum(len(item.text.encode()) for item in kept)
 
@@ -139,20 +143,24 @@ class _Tail:
     def __init__(self) -> None:
         self._events: deque[Event] = deque()
         self._held = 0
+        self._last = 0
 
     def add(self, events: Sequence[Event]) -> None:
         for event in events:
-            if self._events and event.sequence <= self._events[-1].sequence:
+            if event.sequence <= self._last:
                 continue
-            if self._events and event.sequence != self._events[-1].sequence + 1:
+            if event.sequence != self._last + 1:
                 self._events.clear()
                 self._held = 0
             self._events.append(event)
             self._held += event.characters
+            self._last = event.sequence
         while self._events and (len(self._events) > TAIL_EVENTS or self._held > TAIL_CHARACTERS):
             self._held -= self._events.popleft().characters
 
     def after(self, sequence: int) -> list[Event] | None:
+        if sequence >= self._last:
+            return []
         if not self._events or self._events[0].sequence > sequence + 1:
             return None
         return [event for event in self._events if event.sequence > sequence]
@@ -241,7 +249,7 @@ class Streams:
         Only for a watcher that has read the store to its end since it subscribed, and was woken after that.
         """
         tail = self._tails.get(conversation_id)
-        return None if tail is None else tail.after(after)
+        return [] if tail is None else tail.after(after)
 
     def delta(self, conversation_id: ConversationId, attempt: Attempt, text: str) -> None:
         """Publish new text of an attempt."""
