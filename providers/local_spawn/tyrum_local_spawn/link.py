@@ -27,8 +27,8 @@ class Started:
     """The command executes."""
 
     started_at_ns: int
-    leader: int
-    """Process id of the command."""
+    leader: int | None
+    """Process id of the command; None when it has ended already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,9 @@ class SupervisorLink:
             case Kind.CHUNK:
                 self._deliver(frame)
             case Kind.ENDED:
-                self._on_end(decode_exit(frame.blob))
+                end = decode_exit(frame.blob)
+                self._on_end(end)
+                _tell(self._outcome, Started(end.started_at_ns, None))  # a short run has no other word for it
                 self.close()
             case _:
                 raise FrameError(f"a supervisor does not send {frame.kind.name}")

@@ -182,7 +182,7 @@ class Runs:
         match outcome:
             case Started(started_at_ns=moment, leader=leader):
                 run.started_at_ns = moment
-                if run.running:
+                if leader is not None and run.running:
                     run.hold(leader)
             case NotStarted(record=record):
                 if record is None:

@@ -14,6 +14,7 @@ import signal
 import socket
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from tyrum_local_spawn.supervision import tree
@@ -22,6 +23,8 @@ from tyrum_local_spawn.supervision.order import Order
 from tyrum_local_spawn.supervision.pipes import OutputPipe, Wanted
 from tyrum_local_spawn.supervision.record import Cause, ExitRecord
 
+SHORT_SECONDS: Final = 0.005
+"""How long a command runs before its start is announced; the end of a shorter one says everything."""
 LINGER_SECONDS: Final = 0.1
 """How long descendants may finish after the leader ended by itself."""
 GIVE_UP_SECONDS: Final = 5.0
@@ -46,6 +49,7 @@ class Run:
         streams: tuple[OutputPipe, ...],
         wakeup: int,
         recorded_at_ns: int,
+        leave_pool: Callable[[], None],
     ) -> None:
         self._order = order
         self._provider: socket.socket | None = provider
@@ -54,6 +58,9 @@ class Run:
         self._pidfd = os.pidfd_open(leader)
         self._streams = streams
         self._wakeup = wakeup
+        self._leave_pool = leave_pool
+        self.announced = False
+        """Whether provider and spawner were told that the command runs."""
 
         self._began = time.monotonic()
         self._began_at_ns = recorded_at_ns
@@ -131,6 +138,8 @@ class Run:
         moments = [
             moment for stream in self._streams if (moment := stream.flush_at) is not None and stream.waiting
         ]
+        if not self.announced:
+            moments.append(self._began + SHORT_SECONDS)
         if self._cause is None:
             moments.append(self._began + self._order.wall_time)
         if self._kill_at is not None:
@@ -139,7 +148,14 @@ class Run:
             moments.append(now + _SWEEP_SECONDS)
         return None if not moments else max(0.0, (min(moments) - now) * 1000)
 
+    def _announce(self) -> None:
+        self.announced = True
+        self._send(pack(Kind.STARTED, {"started_at_ns": self._began_at_ns, "leader": self._leader}))
+        self._leave_pool()
+
     def _check_limits(self, now: float) -> None:
+        if not self.announced and now >= self._began + SHORT_SECONDS:
+            self._announce()
         if self._cause is None and now >= self._began + self._order.wall_time:
             self._end(Cause.WALL_TIME, self._order.kill_grace, now)
         total = sum(stream.spool.total for stream in self._streams)

@@ -142,7 +142,11 @@ class Pool:
 
 
 class _Supervisor:
-    """The stages before and after the loop. The pool is left once the command runs, which comes first."""
+    """The stages before and after the loop.
+
+    Nobody is told that the command runs before it has done so for a moment: a short one ends meanwhile, and
+    whoever was woken would take the processor from it.
+    """
 
     def __init__(self, provider: socket.socket, prepared: Prepared, pool: Pool) -> None:
         self._provider = provider
@@ -175,10 +179,21 @@ class _Supervisor:
             OutputPipe(Spool(self._workplace.fd, name, order.spool_bytes), ends.read_fd)
             for name, ends in zip(STREAMS, self._prepared.pipes, strict=True)
         )
-        run = Run(order, self._provider, self._splitter, leader, streams, self._prepared.wakeup, recorded)
+        run = Run(
+            order,
+            self._provider,
+            self._splitter,
+            leader,
+            streams,
+            self._prepared.wakeup,
+            recorded,
+            self._pool.leave,
+        )
         run.loop()
         data = self._workplace.conclude(run.record())
         run.farewell(pack(Kind.ENDED, {}, data))
+        if not run.announced:
+            self._pool.leave()
 
     def _receive_order(self) -> Order | None:
         self._provider.settimeout(_ORDER_SECONDS)
@@ -240,9 +255,6 @@ class _Supervisor:
             leader = launch(order, target, (stdin, stdout, stderr))
         except LaunchFailed as error:
             raise _refused(error) from error
-        with contextlib.suppress(OSError):  # the loop finds out that nobody listens
-            self._provider.sendall(pack(Kind.STARTED, {"started_at_ns": recorded, "leader": leader}))
-        self._pool.leave()
         for fd in (stdin, stdout, stderr):
             os.close(fd)
         target.close()
