@@ -11,6 +11,8 @@ from tests.support.client import Client, connected, finished, kinds
 from tests.support.gateway import SHIPPED, RunningGateway
 from tyrum.chat.v1 import event_pb2
 
+pytestmark = pytest.mark.apart
+
 REQUEST = "the-one-request"
 LAUNCHER = (sys.executable, crashing_gateway.__file__)
 
