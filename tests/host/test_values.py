@@ -96,6 +96,27 @@ def test_findings_name_place_and_rule_and_no_value() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("schema", "finding"),
+    [
+        (
+            {"anyOf": [{"const": "me"}, {"type": "object", "properties": {"uid": {}, "gid": {}}}]},
+            '/as: anyOf ("me" or an object of uid, gid)',
+        ),
+        (
+            {"oneOf": [{"type": "integer"}, {"not": {}}]},
+            "/as: oneOf (integer or what else the schema describes)",
+        ),
+        ({"enum": ["a", 2]}, '/as: enum ("a" or 2)'),
+        ({"const": "me"}, '/as: const ("me")'),
+    ],
+)
+def test_findings_name_what_is_permitted(schema: dict[str, object], finding: str) -> None:
+    """Alternatives and listed values stand in the finding, as the schema has them."""
+    text = json.dumps({"type": "object", "properties": {"as": schema}})
+    assert findings(text, prepare({"as": "hidden"})) == (finding,)
+
+
 def test_configuration_bytes_are_canonical() -> None:
     """The same configuration has the same bytes and digest in whatever order it was written."""
     assert prepare({"b": 1, "a": [True, None, "ü"]}) == prepare({"a": (True, None, "ü"), "b": 1})

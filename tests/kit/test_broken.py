@@ -28,7 +28,7 @@ from tests.kit.processes import (
 )
 from tyrum.isolation.v1 import isolation_pb2
 from tyrum.provider.v1 import control_pb2
-from tyrum_conformance.broken._base import DEFINITION
+from tyrum_conformance.broken._base import CLAIMS, DEFINITION
 from tyrum_provider_kit.convert import contract_message, descriptor_message
 from tyrum_provider_kit.proof import Transcript
 
@@ -186,6 +186,17 @@ async def _leaks(started: Started) -> None:
     assert f"api_key={SECRET}" in started.log()
 
 
+def _states(*, number: int, distinct: int, unspecified: int = 0) -> Check:
+    async def check(started: Started) -> None:
+        await _configure(started)
+        request = isolation_pb2.GetPostureRequest()
+        claims = (await started.domain.GetPosture(request, timeout=DEADLINE, metadata=BEARER)).claims
+        assert (len(claims), len({claim.name for claim in claims} & set(CLAIMS))) == (number, distinct)
+        assert [claim.status for claim in claims].count(isolation_pb2.CLAIM_STATUS_UNSPECIFIED) == unspecified
+
+    return check
+
+
 async def _crashes(started: Started) -> None:
     await _configure(started)
     call = started.domain.GetPosture(isolation_pb2.GetPostureRequest(), timeout=DEADLINE, metadata=BEARER)
@@ -254,6 +265,10 @@ CHECKS: dict[str, Check] = {
     "exits_at_start": _exits_with_seven,
     "never_listens": _listens_never,
     "leaks_secret_to_log": _leaks,
+    "posture_missing_claim": _states(number=19, distinct=19),
+    "posture_unknown_claim": _states(number=20, distinct=19),
+    "posture_repeated_claim": _states(number=21, distinct=20),
+    "posture_unspecified_status": _states(number=20, distinct=20, unspecified=1),
     "crashes_on_call": _crashes,
     "exits_after_configure": _exits_later,
     "ignores_stop": _stays,

@@ -54,6 +54,31 @@ def test_violations_name_place_and_rule(config: dict[str, Any], expected: list[t
     assert CANARY not in repr(found)
 
 
+@pytest.mark.parametrize(
+    ("schema", "value", "message"),
+    [
+        ({"anyOf": [{"const": "me"}, {"type": "object", "properties": {"uid": {}, "gid": {}}}]}, CANARY,
+         '/x: must be "me" or an object of uid, gid'),
+        ({"anyOf": [{"const": "me"}, {"type": "object", "properties": {"uid": {"minimum": 1}}}]}, {"uid": 0},
+         "/x/uid: must keep minimum 1"),
+        ({"oneOf": [{"minimum": 1}, {"enum": [2, "two"]}]}, 2,
+         '/x: must be exactly one of: what the schema describes there or 2 or "two"'),
+        ({"oneOf": [{"type": "null"}, {"type": ["array", "boolean"]}]}, CANARY,
+         "/x: must be exactly one of: of type null or of type array or boolean"),
+        ({"enum": ["a", "b"]}, CANARY, '/x: must be "a" or "b"'),
+        ({"const": 7}, CANARY, "/x: must be 7"),
+        ({"not": {"const": "root"}}, "root", '/x: must not be "root"'),
+        ({"uniqueItems": True}, [1, 1], "/x: must not hold an item twice"),
+        ({"properties": {"a": {}, "b": {}}, "additionalProperties": False}, {"c": 1},
+         "/x/c: is not a known property; known are a, b"),
+    ],
+)  # fmt: skip
+def test_violations_say_what_is_permitted(schema: dict[str, Any], value: object, message: str) -> None:
+    """A finding lists the values, types and names that the schema has, for the nearest alternative if any."""
+    (found,) = violations({"type": "object", "properties": {"x": schema}}, {"x": value})
+    assert f"{found.path}: {found.message}" == message
+
+
 _json = st.recursive(
     st.none()
     | st.booleans()

@@ -110,15 +110,33 @@ def _finding(error: ValidationError) -> str:
     pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in error.absolute_path)
     rule = str(error.validator)
     names: list[str] = []
-    if isinstance(error.instance, dict):
+    expected = error.validator_value
+    if rule in {"anyOf", "oneOf", "enum"} and isinstance(expected, list):
+        options = [{"const": option} if rule == "enum" else option for option in expected]
+        names = [" or ".join(map(_permitted, options))]
+    elif rule == "const":
+        names = [json.dumps(expected, ensure_ascii=False)]
+    elif isinstance(error.instance, dict):
         present = set(error.instance)
-        if rule == "required" and isinstance(error.validator_value, list):
-            names = [str(name) for name in error.validator_value if name not in present]
+        if rule == "required" and isinstance(expected, list):
+            names = [str(name) for name in expected if name not in present]
         elif rule == "additionalProperties" and isinstance(error.schema, Mapping):
             names = sorted(present - set(error.schema.get("properties", {})))
-    elif isinstance(error.validator_value, str | int | float):
-        names = [str(error.validator_value)]
+    elif isinstance(expected, str | int | float):
+        names = [str(expected)]
     return sanitise(f"{pointer or '/'}: {rule}" + (f" ({', '.join(names)})" if names else ""), 256)
+
+
+def _permitted(schema: object) -> str:
+    match schema:
+        case {"const": value}:
+            return json.dumps(value, ensure_ascii=False)
+        case {"type": "object", "properties": {**properties}} if properties:
+            return f"an object of {', '.join(map(str, properties))}"
+        case {"type": str(name)}:
+            return name
+        case _:
+            return "what else the schema describes"
 
 
 def _plain(value: Any) -> Any:

@@ -1,7 +1,8 @@
 """What a provider declares about itself, checked when it is written rather than when the host refuses it.
 
 Invariant: a ProviderDefinition keeps every limit of `tyrum.provider.v1.Descriptor`, and names the contract
-whose generated code the provider was built with, digest included.
+whose generated code the provider was built with, digest included. A program whose definition does not ends
+with one line that names place and rule, and with status 2.
 """
 
 import enum
@@ -13,7 +14,10 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from tyrum_provider_kit.invalid_definition import InvalidDefinition, end_with_one_line
 from tyrum_provider_kit.schema import check_schema
+
+end_with_one_line()
 
 _PROVIDER_ID = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+")
 _SEMANTIC_VERSION = re.compile(
@@ -49,6 +53,9 @@ class SecretSlot:
     """One secret the operator may project into the provider.
 
     `name` is 1 to 64 characters of [a-z0-9_], `purpose` at most 256 bytes for the operator.
+
+    Raises:
+        InvalidDefinition: a limit is broken.
     """
 
     name: str
@@ -81,13 +88,14 @@ def installed_contract(kind: str) -> Contract:
     """Find the contract of a kind among the installed contracts.
 
     Raises:
-        ValueError: no contract of that kind is installed.
+        InvalidDefinition: no contract of that kind is installed.
     """
     document = json.loads((resources.files("tyrum") / "contracts" / "digests.json").read_text("utf-8"))
     for entry in document["contracts"]:
         if entry["kind"] == kind:
             return Contract(**entry)
-    raise ValueError(f"no contract of kind `{kind}` is installed")
+    kinds = ", ".join(sorted(entry["kind"] for entry in document["contracts"]))
+    raise InvalidDefinition(f"no contract of kind {kind!r} is installed, but those of {kinds}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +105,7 @@ class ProviderDefinition:
     Limits are those of `tyrum.provider.v1.Descriptor`; the contract follows from `kind`.
 
     Raises:
-        ValueError: a limit is broken, or the kind has no installed contract.
+        InvalidDefinition: a limit is broken, or the kind has no installed contract.
     """
 
     provider_id: str
@@ -116,15 +124,20 @@ class ProviderDefinition:
     def __post_init__(self) -> None:
         _require(
             3 <= len(self.provider_id) <= 128 and _PROVIDER_ID.fullmatch(self.provider_id) is not None,
-            "provider_id is a reverse-DNS name of 3 to 128 characters of [a-z0-9.-]",
+            "provider_id is a reverse-DNS name of 3 to 128 characters of [a-z0-9.-], such as com.example.x,"
+            f" not {self.provider_id!r}",
         )
         _require(
             len(self.implementation_version) <= 64
             and _SEMANTIC_VERSION.fullmatch(self.implementation_version) is not None,
-            "implementation_version is a semantic version of at most 64 bytes",
+            "implementation_version is a semantic version of at most 64 bytes, such as 1.0.0,"
+            f" not {self.implementation_version!r}",
         )
         installed_contract(self.kind)
-        check_schema(self.config_schema)
+        try:
+            check_schema(self.config_schema)
+        except ValueError as error:
+            raise InvalidDefinition(str(error)) from error
         _require(len(self.secret_slots) <= 32, "at most 32 secret slots")
         _require(
             len({slot.name for slot in self.secret_slots}) == len(self.secret_slots), "slot names repeat"
@@ -157,4 +170,4 @@ class ProviderDefinition:
 
 def _require(holds: bool, rule: str) -> None:  # noqa: FBT001 - the condition is the subject
     if not holds:
-        raise ValueError(rule)
+        raise InvalidDefinition(rule)

@@ -1,7 +1,7 @@
 """The configuration against the provider's own JSON Schema (2020-12).
 
 Invariants: a schema refers to nothing outside itself and nothing is fetched; a violation names the place and
-the rule and repeats values of the schema only, never of the configuration.
+what the schema permits there, and repeats values of the schema only, never of the configuration.
 """
 
 import json
@@ -144,19 +144,60 @@ def _explain(error: ValidationError) -> Iterator[Violation]:
                 if name not in error.instance:
                     yield Violation(place + pointer([name]), rule, "is required")
         case "additionalProperties" | "unevaluatedProperties" if expected is False:
+            schema = error.schema if isinstance(error.schema, dict) else {}
+            known = ", ".join(schema.get("properties", {}))
             for name in _unexpected(error):
-                yield Violation(place + pointer([name]), rule, "is not a known property")
-        case "type":
-            names = " or ".join(expected) if isinstance(expected, list) else str(expected)
-            yield Violation(place, rule, f"must be of type {names}")
-        case "enum" | "const":
-            yield Violation(place, rule, f"must be one of {json.dumps(expected)}")
+                message = "is not a known property" + (f"; known are {known}" if known else "")
+                yield Violation(place + pointer([name]), rule, message)
+        case "anyOf" | "oneOf" if isinstance(expected, list):
+            nearest = _nearest(error)
+            for inner in nearest:
+                yield from _explain(inner)
+            if not nearest:
+                exactly = "exactly one of: " if rule == "oneOf" else ""
+                yield Violation(place, rule, f"must be {exactly}{' or '.join(map(permitted, expected))}")
+        case "enum" | "const" | "type":
+            yield Violation(place, rule, f"must be {permitted({rule: expected})}")
+        case "not":
+            yield Violation(place, rule, f"must not be {permitted(expected)}")
+        case "uniqueItems":
+            yield Violation(place, rule, "must not hold an item twice")
         case "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "multipleOf" | "pattern":
             yield Violation(place, rule, f"must keep {rule} {expected}")
         case "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties":
             yield Violation(place, rule, f"must keep {rule} {expected}")
         case _:
             yield Violation(place, rule, f"does not satisfy `{rule}` of the schema")
+
+
+def permitted(schema: object) -> str:
+    """Say in words what a schema permits, as far as its first rule tells."""
+    match schema:
+        case {"const": value}:
+            return json.dumps(value, ensure_ascii=False)
+        case {"enum": [*values]}:
+            return " or ".join(json.dumps(value, ensure_ascii=False) for value in values)
+        case {"type": "object", "properties": {**properties}} if properties:
+            return f"an object of {', '.join(map(str, properties))}"
+        case {"type": [*names]}:
+            return f"of type {' or '.join(map(str, names))}"
+        case {"type": str(name)}:
+            return f"of type {name}"
+        case _:
+            return "what the schema describes there"
+
+
+def _nearest(error: ValidationError) -> list[ValidationError]:
+    """Return what is wrong with the one alternative whose kind the value has; nothing when unclear."""
+    alternatives: dict[object, list[ValidationError]] = {}
+    for inner in error.context or ():
+        alternatives.setdefault(inner.relative_schema_path[0], []).append(inner)
+    near = [
+        found
+        for found in alternatives.values()
+        if all(inner.relative_path or inner.validator not in {"type", "const", "enum"} for inner in found)
+    ]
+    return near[0] if len(near) == 1 else []
 
 
 def _unexpected(error: ValidationError) -> Iterator[str]:

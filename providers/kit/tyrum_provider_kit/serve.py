@@ -27,6 +27,7 @@ from tyrum_provider_kit.environment import (
     read_environment,
 )
 from tyrum_provider_kit.guard import Guard
+from tyrum_provider_kit.invalid_definition import EXIT_MISCONFIGURED
 from tyrum_provider_kit.log import JsonLines, log_to_stderr
 from tyrum_provider_kit.proof import Credentials
 from tyrum_provider_kit.provider import Provider
@@ -34,7 +35,6 @@ from tyrum_provider_kit.state import InstanceState
 
 EXIT_OK = 0
 EXIT_FAILED = 1
-EXIT_MISCONFIGURED = 2
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 SIGTERM_GRACE = 5.0
