@@ -110,7 +110,7 @@ QUICK = (
         Stage.IMPLEMENTATION,
         "expected >=1.0,<2.0",
         "found 0.",
-        "operator:",
+        "operator: install a build in the range, or change implementation_version",
         implementation_range=">=1.0,<2.0",
     ),
     case(
@@ -143,6 +143,10 @@ QUICK = (
     ),
     case("rejects_config", Stage.CONFIG, "no configuration pleases", "(mood)", "operator:"),
     case("error_without_info", Stage.CONFIGURE, "Configure: INTERNAL", "provider author:"),
+    case("posture_missing_claim", Stage.POSTURE, "missing net.none; unknown none", "provider author: state"),
+    case("posture_unknown_claim", Stage.POSTURE, "missing net.none; unknown net.nothing", "provider author:"),
+    case("posture_repeated_claim", Stage.POSTURE, "states net.none twice", "provider author: state"),
+    case("posture_unspecified_status", Stage.POSTURE, "claim `net.none`", "status", "provider author: state"),
     case("crashes_on_call", Stage.POSTURE, "exited with status 9", "operator:"),
     case("exits_at_start", Stage.LISTEN, "exited with status 7", "license file", "operator:"),
     case(

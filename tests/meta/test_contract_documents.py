@@ -14,7 +14,9 @@ import pytest
 from tests.support import contract_comments, contract_documents
 from tests.support.contract_comments import Contracts
 from tests.support.contract_documents import Document, ErrorEntry, Planned, TestId
+from tyrum_conformance.broken._base import CLAIMS as CONFORMING
 from tyrum_local_spawn.posture import NOT_ENFORCED
+from tyrum_provider_host.claims import CLAIMS
 
 KINDS = ("context.md", "isolation.md", "memory.md")
 REGISTER = "errors.md"
@@ -143,12 +145,13 @@ def test_every_request_field_is_required_or_optional(contracts: Contracts) -> No
     assert not problems, "\n".join(problems)
 
 
-def test_local_spawn_answers_for_every_claim_of_the_registry() -> None:
-    """The built-in provider states each claim that the isolation contract registers, no more and no fewer."""
+def test_everybody_knows_the_same_claims(contracts: Contracts) -> None:
+    """Document, wire contract, kernel, built-in provider and conformance list the same claims."""
     text = (contract_documents.CONTRACTS / "isolation.md").read_text(encoding="utf-8")
-    claims = contract_documents.claim_registry(text)
-    assert sorted(claims) == sorted(NOT_ENFORCED)
-    assert len(claims) == len(set(claims)) > 0
+    registry = contract_documents.claim_registry(text)
+    assert len(registry) == len(CLAIMS) == 20
+    assert contract_comments.claim_registry(contracts) == registry
+    assert tuple(registry) == CLAIMS == tuple(NOT_ENFORCED) == CONFORMING
 
 
 def test_decisions_are_short_and_listed() -> None:

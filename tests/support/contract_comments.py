@@ -12,6 +12,7 @@ from grpc_tools import protoc
 
 PROTO = Path(__file__).resolve().parents[2] / "proto"
 ERRORS = "tyrum/error/v1/error.proto"
+ISOLATION = "tyrum/isolation/v1/isolation.proto"
 CODES = frozenset(
     {
         "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
@@ -118,6 +119,14 @@ def registered_reasons(contracts: Contracts) -> dict[str, str]:
 def _stated_code(comment: str) -> str:
     found = _CODE_SENTENCE.search(comment)
     return found[1] if found and found[1] in CODES else ""
+
+
+def claim_registry(contracts: Contracts) -> dict[str, str]:
+    """The claims that the comment of `Claim.name` lists with their meanings, in its order."""
+    file = next(file for file in contracts.files if file.name == ISOLATION)
+    message = next(index for index, item in enumerate(file.message_type) if item.name == "Claim")
+    comment = re.sub(r"\n {5,}", " ", contracts.comment(ISOLATION, _MESSAGE, message, _FIELD, 0))
+    return dict(re.findall(r"^ {3}([a-z]+\.[a-z_]+): (.+)$", comment, re.MULTILINE))
 
 
 def error_rows(contracts: Contracts) -> list[ErrorRow]:

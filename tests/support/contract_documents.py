@@ -200,9 +200,9 @@ def invariant_problems(document: Document, root: Path = ROOT) -> list[str]:
     return [f"{document.name}: {problem}" for problem in problems]
 
 
-def claim_registry(text: str) -> list[str]:
-    """The names of the claims that the isolation contract's registry defines, in its order."""
-    return re.findall(r"^\| `([a-z]+\.[a-z_]+)` \|", text, re.MULTILINE)
+def claim_registry(text: str) -> dict[str, str]:
+    """The claims that the isolation contract's registry defines with their meanings, in its order."""
+    return dict(re.findall(r"^\| `([a-z]+\.[a-z_]+)` \| (.+) \|$", text, re.MULTILINE))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,12 +24,12 @@ from tyrum_gateway.domain.process import (
 )
 from tyrum_gateway.domain.tool import Execution
 from tyrum_gateway.tools.isolation import NEVER_STARTED, UNAVAILABLE, Boundary, RunAnswer, Running
+from tyrum_provider_host import claims
 from tyrum_provider_host.errors import CallError, Capacity, Effect, NotFound, PreconditionFailed, WaitExpired
 from tyrum_provider_host.errors import ProviderUnavailable as HostUnavailable
 from tyrum_provider_host.host import ProviderHost
-from tyrum_provider_host.isolation import IsolationClient
+from tyrum_provider_host.isolation import ANSWERED, IsolationClient
 from tyrum_provider_host.isolation_types import (
-    ClaimStatus,
     FileReference,
     NeverStarted,
     OperationContext,
@@ -51,8 +51,6 @@ _LINGER = 2.0
 """Seconds for which a start waits for the end, so that a short command is one call of the provider."""
 _RETRY_PAUSE = 0.5
 _RELEASE_PATIENCE = 35.0
-_ANSWERED = "OK"
-"""Code of a failure that lies in the answer: the provider says that it took the start."""
 _HOPELESS = frozenset({Lifecycle.REJECTED, Lifecycle.QUARANTINED, Lifecycle.STOPPED})
 
 _log = structlog.get_logger("tyrum.tools")
@@ -135,7 +133,7 @@ class HostedIsolation:
                     return _refused(error)
                 _log.warning("start_unclear", operation=execution.operation_id, error=str(error))
                 answer = await self.resolve(execution)
-                return _undenied(answer) if error.code == _ANSWERED else answer
+                return _undenied(answer) if error.code == ANSWERED else answer
 
     async def wait(self, execution: Execution, timeout: float) -> RunAnswer:
         """Wait for the end, at most `timeout` seconds."""
@@ -232,21 +230,14 @@ class HostedIsolation:
             run_uid=posture.run_uid,
             user=_user_name(posture.run_uid),
             shares_gateway_user=posture.shares_gateway_user,
-            notes=posture.notes,
         )
         return candidate, boundary
 
     def _require_claims(self, posture: Posture) -> None:
-        status = {claim.name: claim.status for claim in posture.claims}
-        missing = [
-            f"{name} ({status.get(name, 'unknown')})"
-            for name in self._required
-            if status.get(name) is not ClaimStatus.PROVED
-        ]
-        if missing:
+        if unproved := claims.unproved(self._required, posture):
             raise ProviderUnavailable(
                 f"profile `{self._profile}` requires claims that provider `{self._provider}` has not proved: "
-                + ", ".join(missing),
+                + ", ".join(f"{name} ({status})" for name, status in unproved.items()),
                 provider=self._provider,
             )
 

@@ -7,7 +7,7 @@ runs when an earlier one failed; secrets are resolved only after everything that
 import asyncio
 from dataclasses import replace
 
-from tyrum_provider_host import handshake, proof
+from tyrum_provider_host import claims, handshake, proof
 from tyrum_provider_host.agreement import (
     check_configuration,
     check_descriptor,
@@ -16,8 +16,9 @@ from tyrum_provider_host.agreement import (
 )
 from tyrum_provider_host.contracts import KindContract
 from tyrum_provider_host.control_client import ContractViolation, ControlClient
-from tyrum_provider_host.errors import CallError, Effect
-from tyrum_provider_host.isolation import IsolationClient
+from tyrum_provider_host.errors import CallError, Effect, ProviderBug
+from tyrum_provider_host.isolation import ANSWERED, IsolationClient
+from tyrum_provider_host.isolation_types import Posture
 from tyrum_provider_host.listening import check_connection, wait_for_listener
 from tyrum_provider_host.record import AdmissionRecord, HostFacts, Instance
 from tyrum_provider_host.rejection import AUTHOR, OPERATOR, Rejected, Stage, listed
@@ -25,6 +26,8 @@ from tyrum_provider_host.spec import ProviderSpec
 
 ISOLATION = "isolation"
 _SETTLE_INTERVAL = 0.02
+_NAMED = 20
+"""Unknown claims that a refusal names."""
 
 
 async def admit(
@@ -100,13 +103,33 @@ async def _settle(
         )
     record.passed(Stage.CAPABILITY, f"declared: {listed(declared)}")
     if contract.kind == ISOLATION:
-        record.posture = await IsolationClient(instance.channel).posture(timeout=host.bounds.posture)
+        record.posture = await _posture(host, contract, instance)
         record.passed(
             Stage.POSTURE,
-            f"{len(record.posture.claims)} claims, commands run as uid {record.posture.run_uid}",
+            f"all {len(claims.CLAIMS)} claims are stated, commands run as uid {record.posture.run_uid}",
         )
         record.stage = Stage.HEALTH
     await _health(host, contract, record, instance, deadline)
+
+
+async def _posture(host: HostFacts, contract: KindContract, instance: Instance) -> Posture:
+    """Ask for the posture, which states exactly the claims of the registry."""
+    action = f"{AUTHOR}: state every claim that `Claim.name` in isolation.proto lists once, and no other"
+    try:
+        posture = await IsolationClient(instance.channel).posture(timeout=host.bounds.posture)
+    except ProviderBug as bug:
+        if bug.code != ANSWERED:
+            raise
+        raise Rejected(Stage.POSTURE, bug.detail, action=action) from None
+    missing, unknown = claims.missing(posture), claims.unknown(posture)
+    if missing or unknown:
+        raise Rejected(
+            Stage.POSTURE,
+            f"the posture does not state exactly the {len(claims.CLAIMS)} claims of {contract.label}: "
+            f"missing {', '.join(missing) or 'none'}; unknown {', '.join(unknown[:_NAMED]) or 'none'}",
+            action=action,
+        )
+    return posture
 
 
 async def _health(

@@ -109,7 +109,7 @@ def check_implementation(spec: ProviderSpec, descriptor: Descriptor, record: Adm
             "the implementation version is outside the operator's range",
             expected=spec.implementation_range,
             found=descriptor.version_text,
-            action=f"{OPERATOR}: install a build in the range, or change implementation_range",
+            action=f"{OPERATOR}: install a build in the range, or change implementation_version",
         )
     record.passed(Stage.IMPLEMENTATION, f"{descriptor.version_text} is in {spec.implementation_range}")
 

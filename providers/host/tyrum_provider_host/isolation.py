@@ -28,6 +28,9 @@ from tyrum_provider_host.isolation_types import (
     ProcessState,
 )
 
+ANSWERED = "OK"
+"""Code of a `ProviderBug` that lies in the answer: the provider took the call."""
+
 _DOMAIN = "tyrum.isolation.v1"
 WAIT_MARGIN = 2.0
 MAX_WAIT = 600.0
@@ -241,4 +244,4 @@ def _of(process_id: str, process: Process) -> Process:
 
 
 def _bug(method: str, violation: ContractViolation) -> ProviderBug:
-    return ProviderBug(method=method, code="OK", detail=f"the answer breaks the contract: {violation}")
+    return ProviderBug(method=method, code=ANSWERED, detail=f"the answer breaks the contract: {violation}")

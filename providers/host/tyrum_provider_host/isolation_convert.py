@@ -170,8 +170,9 @@ def posture(message: isolation_pb2.GetPostureResponse) -> Posture:
         if not name or status is None:
             raise ContractViolation(f"claim `{name}` has no name, or a missing or unknown status")
         claims.append(Claim(name, status, sanitise(item.mechanism, MAX_TEXT)))
-    if len({claim.name for claim in claims}) != len(claims):
-        raise ContractViolation("`claims` has a name twice")
+    names = [claim.name for claim in claims]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise ContractViolation(f"`claims` states {', '.join(repeated)} twice")
     notes = tuple(sanitise(note, MAX_TEXT) for note in message.notes[:MAX_NOTES])
     return Posture(tuple(claims), message.run_uid, message.shares_gateway_user, notes)
 

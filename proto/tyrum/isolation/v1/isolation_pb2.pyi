@@ -221,7 +221,31 @@ class Claim(_message.Message):
     STATUS_FIELD_NUMBER: _builtins.int
     MECHANISM_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """Name from the registry in the contract document, such as `fs.read`. REQUIRED."""
+    """Name from the registry below, of which a posture states each exactly once. REQUIRED. The claim holds when a
+    command
+      fs.read: can read nothing but the workspace, its scratch space and the read-only system files
+        the profile lists
+      fs.write: can change nothing but the workspace and its scratch space
+      fs.root_ro: cannot write to the root directory or to devices' directory of its own view
+      fs.sysctl: can open no kernel setting for writing
+      env.sealed: finds in its own view no environment or argument list but those of its run
+      fd.sealed: inherits no descriptor but the listed ones
+      net.none: reaches no network, loopback of the host included, and is reached by none
+      net.family: can open sockets of the listed address families only
+      daemon.sockets: can talk to no daemon of the host, by path or abstract socket
+      daemon.none_survive: leaves no process behind once the run has ended, whatever it forked
+      proc.blind: sees and signals no process outside its run
+      proc.unprivileged: has no capability, gains none by executing a file, and makes no user
+        namespace
+      proc.syscalls: is refused the listed system calls, on every ABI of the machine
+      tty.isolated: has no controlling terminal and can put no input into one
+      res.memory: cannot use more memory than its limit, swap included
+      res.pids: cannot have more processes than its limit
+      res.cpu: cannot use more processor time per second than its limit
+      res.scratch: cannot write more to its scratch space than its limit
+      res.files: cannot exceed its limits of open files and file size, and leaves no core dump
+      res.time: is gone within its wall-clock limit, the grace and 1 s, whatever it ignores
+    """
     status: Global___ClaimStatus.ValueType
     """REQUIRED."""
     mechanism: _builtins.str

@@ -1,0 +1,30 @@
+"""Its posture states the claim `net.none` twice."""
+
+from tyrum.isolation.v1 import isolation_pb2
+from tyrum_conformance.broken._base import Context, GoodProvider, GoodService
+from tyrum_provider_kit import run
+
+
+class Service(GoodService):
+    """Deviates in the posture."""
+
+    async def GetPosture(  # noqa: N802
+        self, request: isolation_pb2.GetPostureRequest, context: Context
+    ) -> isolation_pb2.GetPostureResponse:
+        """Repeat one claim."""
+        response = await super().GetPosture(request, context)
+        response.claims.append(next(claim for claim in response.claims if claim.name == "net.none"))
+        return response
+
+
+class Provider(GoodProvider):
+    """Deviates in its service."""
+
+    def servicer(self) -> GoodService:
+        """Create the deviating servicer."""
+        return Service()
+
+
+def main() -> int:
+    """Serve."""
+    return run(Provider())
