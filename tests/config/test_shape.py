@@ -178,8 +178,16 @@ def test_wrong_shapes_are_explained(tmp_path: Path, old: str, new: str, expected
         (
             "provider: local",
             "provider: local\n      required_claims: [net]",
-            "required_claims[0]: must match",
+            "required_claims[0]: no claim of this name is registered; the claims are `fs.read`, `fs.write`",
         ),
+        (
+            "provider: local",
+            "provider: local\n      required_claims: [fs.read, net.non]",
+            "required_claims[1]: no claim of this name is registered; did you mean `net.none`?",
+        ),
+        ("isolation: default", "isolation: xyz", "`profiles.isolation` declares `default`"),
+        ("model: offline", "model: xyz", "no model of this name is declared; `models` declares `offline`"),
+        ("policy: default", "policy: xyz", "of this name is declared; `policy` declares `default`"),
         ("provider: local", "provider: local\n      path: [bin]", "path[0]: expected an absolute path"),
         ("provider: local", "provider: local\n      path: [/bin, /bin]", "path[1]: listed twice"),
     ],

@@ -6,14 +6,17 @@ Values are never repeated; suggestions come from the names that the file declare
 
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 
 from tyrum_gateway.config import document
 from tyrum_gateway.config.document import Node, Scalar, Sequence, descend
-from tyrum_gateway.config.problems import Path, Place, Problem, did_you_mean
+from tyrum_gateway.config.problems import Path, Place, Problem, did_you_mean, show_key
 from tyrum_gateway.config.secrets import SecretReference, SecretUnavailable
+
+_NAMED = 20
+"""Declared names that a problem lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ def check(root: document.Mapping, around: Surroundings) -> Iterator[Problem]:
     """List every problem that lies between parts of the file, or between the file and the machine."""
     yield from _interpolation(root, around.file)
     yield from _references(root, around.file)
+    yield from _claims(root, around.file)
     yield from _secrets(root, around)
     yield from _repetitions(root, around.file)
     yield from _rules(root, around.file)
@@ -112,12 +116,29 @@ def _references(root: document.Mapping, file: str) -> Iterator[Problem]:
         known = _names(root, *target)
         for path, node in _select(root, source):
             if isinstance(node, Scalar) and isinstance(node.value, str) and node.value not in known:
-                hint = did_you_mean(node.value, known) or (
-                    "" if known else f"; `{'.'.join(target)}` declares none"
-                )
+                hint = did_you_mean(node.value, known) or f"; `{'.'.join(target)}` declares {_listed(known)}"
                 yield Problem(
                     file, node.place, path, "dangling_reference", f"no {noun} of this name is declared{hint}"
                 )
+
+
+def _listed(names: Iterable[str]) -> str:
+    shown = [show_key(name).strip('"') for name in names]
+    more = f" and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
+    return ", ".join(f"`{name}`" for name in shown[:_NAMED]) + more if shown else "none"
+
+
+def _claims(root: document.Mapping, file: str) -> Iterator[Problem]:
+    for path, node in _select(root, ("profiles", "isolation", "*", "required_claims", "*")):
+        if not isinstance(node, Scalar) or not isinstance(node.value, str):
+            continue
+        from tyrum_provider_host.claims import CLAIMS  # noqa: PLC0415 - loads gRPC, and most files need none
+
+        if node.value not in CLAIMS:
+            hint = did_you_mean(node.value, CLAIMS) or f"; the claims are {_listed(CLAIMS)}"
+            yield Problem(
+                file, node.place, path, "unknown_claim", f"no claim of this name is registered{hint}"
+            )
 
 
 def _secrets(root: document.Mapping, around: Surroundings) -> Iterator[Problem]:

@@ -12,7 +12,6 @@ from tyrum_gateway.config.quantities import Duration, Size
 from tyrum_gateway.config.values import (
     AbsolutePath,
     AlwaysTrue,
-    Claim,
     Command,
     EnvName,
     FormatVersion,
@@ -167,11 +166,11 @@ class IsolationProfile(Section):
         max_length=32,
         description="Directories in which the kernel looks for programs, in order.",
     )
-    required_claims: list[Claim] = Field(
+    required_claims: list[str] = Field(
         default=[],
         max_length=64,
-        description="Properties of the boundary, such as `net.none`, that must be proved before a process "
-        "starts.",
+        description="Claims of the boundary, such as `net.none`, that must be PROVED before a process starts. "
+        "Row 10 of docs/contracts/isolation.md lists them; `local_spawn` proves none.",
     )
     wall_time: Annotated[str, Duration("1s", "24h")] = Field(
         default="10m", description="Longest life of a process, and its limit when a call states none."
