@@ -18,6 +18,7 @@ _PATH = re.compile(rf"(?P<path>\.?[\w*][\w.*-]*(?:/[\w.*-]+)*(?:/|\.(?:{_SUFFIXE
 _WITHOUT_A_FILE = {
     "gateway.json": "in the state directory",
     "operator.token": "in the state directory",
+    "sandbox.yaml": "the reader's own",
     "tyrum/process/v1/process.proto": "planned",
 }
 
