@@ -13,7 +13,7 @@ from tyrum_local_spawn.supervision.frames import Frame, FrameError, Kind, Splitt
 from tyrum_local_spawn.supervision.order import Order, to_head
 from tyrum_local_spawn.supervision.record import Cause, DamagedRecord, ExitRecord, Refusal, decode_exit
 
-_RECEIVE_BYTES: Final = 256 * 1024
+_RECEIVE_BYTES: Final = 64 * 1024
 
 _Value = TypeVar("_Value")
 

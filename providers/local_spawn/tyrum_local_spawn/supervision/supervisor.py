@@ -55,7 +55,7 @@ def supervise(control: socket.socket, taken_fd: int, runs_fd: int, boot_id: str)
         prepare_inheritance()
         workplace = Workplace(runs_fd)
         prepared = Prepared(workplace, tuple(open_pipe() for _ in STREAMS), wakeup, boot_id)
-        _rehearse()
+        _rehearse(prepared)
         try:
             data, fds = receive_descriptors(control, 1, 1)
         except ConnectionResetError:
@@ -75,7 +75,7 @@ def supervise(control: socket.socket, taken_fd: int, runs_fd: int, boot_id: str)
         os._exit(code)
 
 
-def _rehearse() -> None:
+def _rehearse(prepared: "Prepared") -> None:
     """Go through an order once: the memory it touches is this process's own before the real one comes."""
     root = os.stat("/")  # noqa: PTH116 - pathlib is not loaded here
     order = Order(
@@ -97,13 +97,38 @@ def _rehearse() -> None:
         spool_bytes=0,
         run_as=None,
     )
-    for frame in Splitter().feed(pack(Kind.START, to_head(order))):
-        target = open_target(from_head(frame.head, frame.blob))
-        target.close()
-        with contextlib.suppress(LaunchFailed):  # its program is closed: there is nothing that could execute
-            launch(order, target, (0, 1, 2))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(pack(Kind.START, to_head(order)))
+        received = _receive_order(ours, Splitter())
+    assert received is not None
+    target = open_target(received)
+    target.close()
+    with contextlib.suppress(LaunchFailed):  # its program is closed: there is nothing that could execute
+        launch(received, target, (0, 1, 2))
     encode_journal(Journal("", "", "", "", 0, 0, 0, 0))
-    encode_exit(ExitRecord(Cause.LOST, None, None, 0, 0, 0, NO_OUTPUT, NO_OUTPUT, tree_empty=False))
+    stdout, stderr = (stream.spool.end() for stream in _streams(prepared, received))
+    encode_exit(ExitRecord(Cause.LOST, None, None, 0, 0, 0, stdout, stderr, tree_empty=False))
+
+
+def _receive_order(provider: socket.socket, splitter: Splitter) -> Order | None:
+    provider.settimeout(_ORDER_SECONDS)
+    while True:
+        try:
+            data = provider.recv(_RECEIVE_BYTES)
+        except OSError:
+            return None
+        if not data:
+            return None
+        for frame in splitter.feed(data):
+            return from_head(frame.head, frame.blob) if frame.kind is Kind.START else None
+
+
+def _streams(prepared: "Prepared", order: Order) -> tuple[OutputPipe, ...]:
+    return tuple(
+        OutputPipe(Spool(prepared.workplace.fd, name, order.spool_bytes), ends.read_fd)
+        for name, ends in zip(STREAMS, prepared.pipes, strict=True)
+    )
 
 
 def _listen_to_signals() -> int:
@@ -156,7 +181,7 @@ class _Supervisor:
         self._splitter = Splitter()
 
     def run(self) -> None:
-        order = self._receive_order()
+        order = _receive_order(self._provider, self._splitter)
         if order is None:
             self._pool.leave()
             self._workplace.remove()
@@ -175,16 +200,12 @@ class _Supervisor:
             self._pool.leave()
             self._conclude_unexecuted(refused, recorded)
             return
-        streams = tuple(
-            OutputPipe(Spool(self._workplace.fd, name, order.spool_bytes), ends.read_fd)
-            for name, ends in zip(STREAMS, self._prepared.pipes, strict=True)
-        )
         run = Run(
             order,
             self._provider,
             self._splitter,
             leader,
-            streams,
+            _streams(self._prepared, order),
             self._prepared.wakeup,
             recorded,
             self._pool.leave,
@@ -194,18 +215,6 @@ class _Supervisor:
         run.farewell(pack(Kind.ENDED, {}, data))
         if not run.announced:
             self._pool.leave()
-
-    def _receive_order(self) -> Order | None:
-        self._provider.settimeout(_ORDER_SECONDS)
-        while True:
-            try:
-                data = self._provider.recv(_RECEIVE_BYTES)
-            except OSError:
-                return None
-            if not data:
-                return None
-            for frame in self._splitter.feed(data):
-                return from_head(frame.head, frame.blob) if frame.kind is Kind.START else None
 
     def _begin(self, order: Order, recorded: int) -> Target:
         """Do everything that must hold before the command may execute; at its end the operation has begun."""
