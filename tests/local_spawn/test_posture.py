@@ -77,8 +77,8 @@ async def test_the_descriptor_promises_what_exists(tmp_path: Path) -> None:
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"run_as": "nobody"}, "/run_as"),
-    ({"run_as": {"uid": 0, "gid": 0}}, "/run_as"),
-    ({"run_as": {"uid": 5}}, "/run_as"),
+    ({"run_as": {"uid": 0, "gid": 0}}, "/run_as/uid"),
+    ({"run_as": {"uid": 5}}, "/run_as/gid"),
     ({"run_as": "gateway_user", "max_concurrent": 0}, "/max_concurrent"),
     ({"run_as": "gateway_user", "max_concurrent": 257}, "/max_concurrent"),
     ({"run_as": "gateway_user", "spool_bytes_per_stream": 1000}, "/spool_bytes_per_stream"),
