@@ -5,6 +5,7 @@ import re
 import select
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import toolchain
-from tests.support.gateway import RunningGateway, client_environment, serving
+from tests.support.gateway import TYRUM, RunningGateway, client_environment, serving
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs/guides/chat-client.md"
@@ -28,10 +29,12 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A private copy of the example with its packages installed from the lock file."""
+    """The example in a checkout of its own, with its packages installed from the lock file."""
     node, npm = toolchain.require("node"), toolchain.require("npm")
     assert node
-    copy = tmp_path_factory.mktemp("node") / "client"
+    checkout = tmp_path_factory.mktemp("checkout")
+    (checkout / ".venv").symlink_to(Path(sys.executable).parent.parent)
+    copy = checkout / "examples/client_node"
     shutil.copytree(EXAMPLE, copy, ignore=shutil.ignore_patterns("node_modules"))
     run = subprocess.run(
         [str(npm), "ci", "--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error"],
@@ -71,10 +74,17 @@ def test_the_lock_file_names_no_registry() -> None:
 def test_the_commands_of_the_guide_run(gateway: RunningGateway, example: Path) -> None:
     """The guide's commands, in order, list the services, send, approve and deny as it says."""
     script = "set -eu\n" + "".join(blocks("sh"))
+    chosen = "TYRUM_STATE_DIR=~/tyrum-guide\n"
+    assert chosen in script
+    assert chosen in blocks("console")[0], "the gateway of the first terminal has the same directory"
+    environment = client_environment(gateway.state_dir)
+    del environment["TYRUM_STATE_DIR"]
+    # Whoever reads the guide has no scripts of ours on the path.
+    environment["PATH"] = environment["PATH"].removeprefix(f"{TYRUM.parent}:")
     run = subprocess.run(
-        ["bash", "-c", script],
-        cwd=example,
-        env=client_environment(gateway.state_dir),
+        ["bash", "-c", script.replace(chosen, f"TYRUM_STATE_DIR={gateway.state_dir}\n")],
+        cwd=example.parents[1],
+        env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -92,6 +102,8 @@ def test_the_commands_of_the_guide_run(gateway: RunningGateway, example: Path) -
         "denied by operator: not today",
     ):
         assert expected in run.stdout
+    written = [path for path in example.rglob("*") if path.is_file() and "node_modules" not in path.parts]
+    assert [path for path in written if gateway.token.encode() in path.read_bytes()] == []
 
 
 @pytest.mark.toolchain
