@@ -16,6 +16,7 @@ from tests.support import cli_reference
 from tests.support.gateway import TYRUM, RunningGateway, client_environment, serving
 from tyrum_gateway import cli
 from tyrum_gateway.cli.topics import ENVIRONMENT
+from tyrum_gateway.config import quickstart_path
 
 _NO_ID = "0" * 26
 
@@ -184,7 +185,10 @@ def test_providers_are_listed_and_explained(gateway: RunningGateway) -> None:
     for expected in ("handshake", "passed", "NOT_ENFORCED", "healthy"):
         assert expected in explained.stdout
     unknown = gateway.tyrum("providers", "explain", "nobody")
-    assert (unknown.returncode, unknown.stderr) == (1, "error: unknown provider `nobody`\n")
+    assert (unknown.returncode, unknown.stderr) == (
+        1,
+        "error: unknown provider `nobody`\nhint: tyrum providers list\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -327,6 +331,32 @@ def test_doctor_fails_for_a_directory_that_others_can_enter(tmp_path: Path) -> N
     assert run.returncode == 1
     assert f"fail  state directory: `{state}` can be entered by others (mode 0755)" in run.stdout
     assert f"fix: chmod 700 {state}" in run.stdout
+
+
+def test_doctor_says_what_the_boundary_is_worth(gateway: RunningGateway, tmp_path: Path) -> None:
+    """A boundary that holds nothing is a warning with a pointer; without a gateway it is called unseen."""
+    run = gateway.tyrum("doctor")
+    assert run.returncode == 0
+    assert (
+        "warn  boundary of local: commands run as the gateway's user; nothing is confined: 20 of 20 claims "
+        "are NOT_ENFORCED\n      fix: tyrum providers explain local\n"
+    ) in run.stdout
+    without = without_gateway(tmp_path, "doctor")
+    assert without.returncode == 0
+    assert (
+        "warn  gateway: none runs with this state directory; what a provider's boundary is" in without.stdout
+    )
+
+
+def test_doctor_checks_the_file_that_is_served(tmp_path: Path) -> None:
+    """Without --config it is the running gateway's own file; another file is checked with a warning."""
+    config = tmp_path / "own.yaml"
+    config.write_text(quickstart_path().read_text(encoding="utf-8"), encoding="utf-8")
+    with serving(tmp_path, config) as gateway:
+        assert f"ok    configuration: `{config}`\n" in gateway.tyrum("doctor").stdout
+        other = gateway.tyrum("doctor", "--config", str(quickstart_path())).stdout
+        assert f"warn  configuration: the gateway serves `{config}`, and `{quickstart_path()}` is" in other
+        assert f"fix: tyrum doctor --config {config}\n" in other
 
 
 def test_doctor_names_what_a_provider_lacks(tmp_path: Path) -> None:

@@ -116,6 +116,21 @@ def test_probe_finds_a_setting_the_provider_does_not_know(run: Run, tmp_path: Pa
     assert result["providers"][0]["admitted"] is False
 
 
+def test_probe_names_the_profile_that_can_run_nothing(run: Run, tmp_path: Path) -> None:
+    """A profile that requires what its provider does not prove is a problem at that key; exit code 6."""
+    text = QUICKSTART.replace(
+        "provider: local", "provider: local\n      required_claims: [net.none, fs.read]"
+    )
+    path = write(tmp_path, text)
+    line = text.splitlines().index("      required_claims: [net.none, fs.read]") + 1
+    code, out, err = run("validate", path, "--probe")
+    assert (code, err) == (6, "error: required claims are not proved: default\n")
+    assert out == (
+        f"{path}:{line}:7: profiles.isolation.default.required_claims: profile `default` requires net.none, "
+        "fs.read; provider `local` does not prove them: process.run is not offered\n"
+    )
+
+
 def test_probe_does_not_start_what_a_bad_file_names(run: Run, tmp_path: Path) -> None:
     """A file with a problem starts nothing."""
     marker = tmp_path / "started"

@@ -216,6 +216,14 @@ async def test_a_claim_that_the_file_requires_withholds_the_tool(tmp_path: Path)
     with serving(tmp_path, config) as gateway:
         async with connected(gateway) as client:
             _, events = await client.turn("count")
+        said = (
+            "profile `default` requires net.none; provider `local` does not prove it: "
+            "process.run is not offered"
+        )
+        assert f"  warning: {said}\n" in gateway.log
+        assert "profile_unusable" in gateway.log
+        for command in (("providers", "list"), ("providers", "explain", "local"), ("doctor",)):
+            assert said in gateway.tyrum(*command).stdout
     assert "tool_call_started" not in kinds(events)
     assert configs.count(gateway.state_dir) == 0
 

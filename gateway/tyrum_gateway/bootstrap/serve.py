@@ -5,6 +5,7 @@ import contextlib
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -13,8 +14,10 @@ from tyrum_gateway.bootstrap.state_directory import (
     StateDirectory,
     free_socket,
     gateway_socket,
+    remove_stale_sockets,
     runtime_directory,
 )
+from tyrum_gateway.config.profiles import profile_problems
 from tyrum_gateway.config.settings import Settings
 from tyrum_gateway.domain.principal import Role
 from tyrum_gateway.rpc.approvals import ApprovalServicer
@@ -24,6 +27,7 @@ from tyrum_gateway.rpc.guard import Guard
 from tyrum_gateway.rpc.server import GatewayServer, Services
 from tyrum_gateway.telemetry.logging import configure_logging
 from tyrum_gateway.telemetry.redaction import Redactor
+from tyrum_provider_host.status import ProviderStatus
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +48,8 @@ class Serving:
     addresses: Sequence[str]
     providers: Mapping[str, str]
     """Provider name to its lifecycle, with the reason when it is not admitted."""
+    warnings: Sequence[str]
+    """Profiles that can run nothing, and why."""
 
 
 async def serve(
@@ -73,6 +79,8 @@ async def serve(
         runtime = runtime_directory()
         socket = settings.listen.unix or gateway_socket(runtime, directory.path)
         free_socket(socket)
+        for stale in remove_stale_sockets(runtime):
+            log.info("removed_stale_socket", path=str(stale))
         addresses = [f"unix:{socket}"]
         if settings.listen.tcp is not None:
             addresses.append(f"{settings.listen.tcp.host}:{settings.listen.tcp.port}")
@@ -92,13 +100,14 @@ async def serve(
                 services=Services(
                     ChatServicer(parts.chat),
                     ApprovalServicer(parts.approvals, store),
-                    CatalogServicer(parts.host, parts.profiles, store),
+                    CatalogServicer(parts.host, parts.profiles, store, partial(_problems_of, settings)),
                 ),
                 addresses=addresses,
             )
             async with parts.host:
                 await parts.host.wait_settled(ADMISSION_SECONDS)
-                await _run(parts, server, directory, version, ready)
+                announce = partial(directory.announced, version=version, config=settings.source)
+                await _run(parts, server, settings, announce, ready)
         finally:
             await store.close()
             socket.unlink(missing_ok=True)
@@ -107,8 +116,8 @@ async def serve(
 async def _run(
     parts: Composition,
     server: GatewayServer,
-    directory: StateDirectory,
-    version: str,
+    settings: Settings,
+    announce: Callable[[Sequence[str]], contextlib.AbstractContextManager[None]],
     ready: Callable[[Serving], None],
 ) -> None:
     terminated, stopping, started = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -120,9 +129,12 @@ async def _run(
         expiry = group.create_task(parts.approvals.expire())
         await started.wait()
         bound = await server.start()
-        with directory.announced(bound, version):
+        with announce(bound):
             log.info("serving", addresses=list(bound))
-            ready(Serving(bound, _lifecycles(parts)))
+            problems = profile_problems(settings, parts.host.statuses())
+            for problem in problems:
+                log.warning("profile_unusable", profile=problem.profile, reason=problem.message)
+            ready(Serving(bound, _lifecycles(parts), [problem.message for problem in problems]))
             await terminated.wait()
         log.info("draining")
         parts.chat.drain()
@@ -134,6 +146,10 @@ async def _run(
         await server.stop(GRACE_SECONDS)
         expiry.cancel()
         stopping.set()
+
+
+def _problems_of(settings: Settings, status: ProviderStatus) -> list[str]:
+    return [problem.message for problem in profile_problems(settings, [status])]
 
 
 def _lifecycles(parts: Composition) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The state directory: one gateway at a time, private to its user, self-describing.
 
-It holds `gateway.lock`, `gateway.json` {address, addresses, pid, boot_id, version} while a gateway runs,
-`operator.token` (0600), the database and `providers/<name>/`.
+It holds `gateway.lock`, `gateway.json` {address, addresses, pid, boot_id, version, config} while a gateway
+runs, `operator.token` (0600), the database and `providers/<name>/`.
 """
 
 import fcntl
@@ -12,6 +12,7 @@ import secrets
 import socket
 import stat
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ LONGEST_SOCKET = 100
 
 _SOCKET_NAME = 40
 _PROBE_SECONDS = 1.0
+_SOCKET_AGE = 10.0
+"""Seconds after which a socket that refuses is nobody's; binding and listening are microseconds apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +121,15 @@ class StateDirectory:
         return token
 
     @contextmanager
-    def announced(self, addresses: Sequence[str], version: str) -> Iterator[None]:
-        """Tell clients on this machine where the gateway is, for as long as it serves."""
+    def announced(self, addresses: Sequence[str], version: str, config: Path) -> Iterator[None]:
+        """Tell clients on this machine where the gateway is and what configured it, while it serves."""
         described = {
             "address": addresses[0],
             "addresses": list(addresses),
             "pid": os.getpid(),
             "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip(),
             "version": version,
+            "config": str(config.absolute()),
         }
         descriptor, draft = tempfile.mkstemp(dir=self.path, prefix=".gateway-")
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -196,6 +200,37 @@ def free_socket(path: Path) -> None:
         raise StateUnusable(f"cannot listen on `{path}`: {error.strerror or 'no answer'}") from error
     else:
         raise StateUnusable(f"another process listens on `{path}`: listen elsewhere")
+
+
+def remove_stale_sockets(runtime: Path) -> list[Path]:
+    """Remove the sockets of this user's gateways that are gone, and return them.
+
+    One that answers stays, and so does a young one: between bind and listen, a living one refuses as well.
+    """
+    removed = []
+    for path in sorted(runtime.glob("gateway-*.sock")):
+        try:
+            status = path.lstat()
+            aged = time.time() - status.st_mtime > _SOCKET_AGE
+            if stat.S_ISSOCK(status.st_mode) and status.st_uid == os.geteuid() and aged and _refuses(path):
+                path.unlink()
+                removed.append(path)
+        except FileNotFoundError:
+            continue
+    return removed
+
+
+def _refuses(path: Path) -> bool:
+    """Tell whether nobody listens on a socket; any doubt is a no."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(_PROBE_SECONDS)
+            probe.connect(os.fspath(path))
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def gateway_socket(runtime: Path, state: Path) -> Path:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import grpc.aio
+
 from tyrum.catalog.v1.catalog_pb2 import (
     STATE_VALUE_FALSE,
     STATE_VALUE_TRUE,
@@ -13,10 +15,11 @@ from tyrum.catalog.v1.catalog_pb2 import (
     ProviderLifecycle,
     StateValue,
 )
-from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find
+from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find, flags, reason_of
+from tyrum_gateway.cli.failure import from_reason
 from tyrum_gateway.cli.output import Format, as_json, emit, emit_all, enum_word, fields, heading, say, table
 
-__all__ = ["explain", "find", "list_providers", "providers"]
+__all__ = ["explain", "find", "list_providers", "provider", "providers"]
 
 STATES = ("installed", "configured", "ready", "healthy", "capable", "degraded")
 
@@ -27,6 +30,13 @@ async def providers(gateway: Gateway) -> list[Provider]:
         ListProvidersRequest(), metadata=gateway.metadata, timeout=DEADLINE
     )
     return list(response.providers)
+
+
+async def provider(gateway: Gateway, name: str) -> GetProviderResponse:
+    """Read everything about one provider."""
+    return await gateway.catalog.GetProvider(
+        GetProviderRequest(name=name), metadata=gateway.metadata, timeout=DEADLINE
+    )
 
 
 async def list_providers(target: Target, output: Format) -> None:
@@ -46,14 +56,21 @@ async def list_providers(target: Target, output: Format) -> None:
     for item in found:
         if item.reason:
             say(f"{item.name}: {item.reason}")
+        for problem in item.profile_problems:
+            say(f"{item.name}: {problem}")
 
 
 async def explain(target: Target, name: str, output: Format) -> None:
     """Print everything known about one provider."""
     async with connect(target) as gateway:
-        response = await gateway.catalog.GetProvider(
-            GetProviderRequest(name=name), metadata=gateway.metadata, timeout=DEADLINE
-        )
+        try:
+            response = await provider(gateway, name)
+        except grpc.aio.AioRpcError as error:
+            if (reason := reason_of(error)) != "RESOURCE_NOT_FOUND":
+                raise
+            failure = from_reason(reason, error.details() or reason)
+            failure.hint = f"tyrum providers list{flags(target)}"
+            raise failure from error
     if output is Format.TEXT:
         _show(response)
     else:
@@ -73,6 +90,8 @@ def _show(response: GetProviderResponse) -> None:
             ("profiles", ", ".join(item.profiles)),
         ]
     )
+    for problem in item.profile_problems:
+        say(f"warning: {problem}")
     heading("States")
     states = [(state.state, value_word(state.value), state.reason) for state in item.states]
     table(("STATE", "VALUE", "WHY"), states)

@@ -36,7 +36,11 @@ File = Annotated[
 def validate(
     file: File = None,
     probe: Annotated[
-        bool, typer.Option("--probe", help="Also start the providers and see whether each is admitted.")
+        bool,
+        typer.Option(
+            "--probe",
+            help="Also start the providers: each is admitted and proves what its profiles require.",
+        ),
     ] = False,
     output: Output = Format.TEXT,
 ) -> None:
@@ -52,8 +56,7 @@ def validate(
     statuses, refused = _probe(path) if probe else ((), [])
     if refused:
         _tell(refused, output, statuses)
-        names = ", ".join(str(problem.path[-1]) for problem in refused)
-        raise Failure(f"not admitted: {names}", code=ExitCode.PROVIDER_UNAVAILABLE)
+        raise Failure(_summary(refused), code=ExitCode.PROVIDER_UNAVAILABLE)
     if output is Format.TEXT:
         say(f"{path}: valid")
         for status in statuses:
@@ -120,7 +123,7 @@ def _tell(
 
 
 def _probe(path: Path) -> "tuple[Sequence[ProviderStatus], Sequence[Problem]]":
-    from tyrum_gateway.config.probe import probe, refusals  # noqa: PLC0415 - loads gRPC
+    from tyrum_gateway.config.probe import probe, refusals, unusable  # noqa: PLC0415 - loads gRPC
     from tyrum_provider_host import HostSetupError  # noqa: PLC0415 - the same
 
     # What the host would log is what the command prints.
@@ -131,7 +134,16 @@ def _probe(path: Path) -> "tuple[Sequence[ProviderStatus], Sequence[Problem]]":
             statuses = asyncio.run(probe(settings))
         except HostSetupError as error:
             raise Failure(str(error), code=ExitCode.PROVIDER_UNAVAILABLE) from None
-    return statuses, refusals(settings, statuses)
+    return statuses, [*refusals(settings, statuses), *unusable(settings, statuses)]
+
+
+def _summary(refused: "Sequence[Problem]") -> str:
+    """Name the providers that were not admitted and the profiles that can run nothing."""
+    providers = [str(problem.path[1]) for problem in refused if problem.code == "not_admitted"]
+    profiles = [str(problem.path[2]) for problem in refused if problem.code == "not_proved"]
+    told = [f"not admitted: {', '.join(providers)}"] if providers else []
+    told += [f"required claims are not proved: {', '.join(profiles)}"] if profiles else []
+    return "; ".join(told)
 
 
 def _status_json(status: "ProviderStatus") -> dict[str, object]:

@@ -5,6 +5,7 @@ Invariant: it changes nothing, and a check that could not be made is never repor
 
 import asyncio
 import os
+import shlex
 import sqlite3
 import stat
 import sys
@@ -22,6 +23,7 @@ from tyrum_gateway.cli.options import Output, StateDir, sub_app
 from tyrum_gateway.cli.output import Format, emit, say
 
 if TYPE_CHECKING:
+    from tyrum.catalog.v1.catalog_pb2 import GetProviderResponse
     from tyrum_gateway.cli.connection import Target
 
 app = sub_app("Check this machine and the running gateway.")
@@ -90,7 +92,7 @@ def _findings(directory: Path, config: Path | None) -> Iterator[Finding]:
     yield state_directory(directory)
     yield _token(directory)
     yield _sockets()
-    yield from _configuration(config)
+    yield from _configuration(config, directory)
     yield from asyncio.run(_gateway(directory))
 
 
@@ -174,11 +176,19 @@ def _unwritable(directory: Path) -> str:
     return "" if os.access(directory, os.W_OK | os.X_OK) else f"`{directory}` cannot be written"
 
 
-def _configuration(config: Path | None) -> Iterator[Finding]:
+def _configuration(config: Path | None, directory: Path) -> Iterator[Finding]:
+    """Check the file that was named, else the one that the gateway of this state directory serves."""
     from tyrum_gateway.config import ConfigProblems, check_file, config_file  # noqa: PLC0415 - heavy
     from tyrum_gateway.config.checks import find_program  # noqa: PLC0415
 
-    path = config_file(config)
+    path, served = config_file(config), _served(directory)
+    if served is not None and config is None and not os.environ.get("TYRUM_CONFIG"):
+        path = served
+    if served is not None and path.absolute() != served:
+        other = f"the gateway serves `{served}`, and `{path}` is checked here"
+        yield Finding(
+            "configuration", Result.WARN, other, f"tyrum doctor --config {shlex.quote(str(served))}"
+        )
     try:
         checked = check_file(path, environment=os.environ)
     except ConfigProblems as problems:
@@ -195,12 +205,22 @@ def _configuration(config: Path | None) -> Iterator[Finding]:
             yield Finding(f"provider {name}", Result.OK, f"`{program}`")
 
 
+def _served(directory: Path) -> Path | None:
+    from tyrum_gateway.cli.connection import announcement  # noqa: PLC0415 - imports grpc
+
+    config = (announcement(directory) or {}).get("config")
+    return Path(config) if isinstance(config, str) else None
+
+
 async def _gateway(directory: Path) -> list[Finding]:
     from tyrum_gateway.cli.connection import announcement, find, state_dir_option  # noqa: PLC0415 - imports grpc
 
     if announcement(directory) is None:
         start = f"tyrum serve{state_dir_option(directory)}"
-        return [Finding("gateway", Result.WARN, "none runs with this state directory", start)]
+        unseen = (
+            "none runs with this state directory; what a provider's boundary is worth shows once one does"
+        )
+        return [Finding("gateway", Result.WARN, unseen, start)]
     try:
         target = find(directory, None)
         return await _running(target)
@@ -210,7 +230,7 @@ async def _gateway(directory: Path) -> list[Finding]:
 
 async def _running(target: "Target") -> list[Finding]:
     from tyrum.catalog.v1.catalog_pb2 import PROVIDER_LIFECYCLE_ADMITTED  # noqa: PLC0415
-    from tyrum_gateway.cli.catalog import lifecycle, providers  # noqa: PLC0415
+    from tyrum_gateway.cli.catalog import lifecycle, provider, providers  # noqa: PLC0415
     from tyrum_gateway.cli.connection import connect, healthy  # noqa: PLC0415
 
     findings = []
@@ -223,7 +243,31 @@ async def _running(target: "Target") -> list[Finding]:
             check, explain = f"running provider {item.name}", f"tyrum providers explain {item.name}"
             if item.lifecycle == PROVIDER_LIFECYCLE_ADMITTED:
                 findings.append(Finding(check, Result.OK, "admitted"))
+                change = "change `required_claims` or the profile's `provider`"
+                findings += [Finding(check, Result.FAIL, text, change) for text in item.profile_problems]
+                findings += _boundary(await provider(gateway, item.name), explain)
             else:
                 why = f"{lifecycle(item)}: {item.reason}"
                 findings.append(Finding(check, Result.FAIL, why.removesuffix(": "), explain))
     return findings
+
+
+def _boundary(explained: "GetProviderResponse", explain: str) -> list[Finding]:
+    """Say whose power commands have and what the boundary is worth; nothing for a kind without claims."""
+    from tyrum_provider_host.claims import CLAIMS, worth  # noqa: PLC0415 - imports grpc
+
+    if not explained.claims:
+        return []
+    statuses = dict(claim.split(": ", 1) for claim in explained.claims)
+    shared = explained.shares_gateway_user
+    user = "the gateway's user" if shared else f"uid {explained.run_uid}"
+    proved = worth(statuses)
+    good = not shared and proved == worth(dict.fromkeys(CLAIMS, "PROVED"))
+    return [
+        Finding(
+            f"boundary of {explained.provider.name}",
+            Result.OK if good else Result.WARN,
+            f"commands run as {user}; {proved}",
+            "" if good else explain,
+        )
+    ]

@@ -85,4 +85,6 @@ def _greet(serving: "Serving", directory: Path, config: str) -> None:
     say(f"  configuration: {config}")
     for name, lifecycle in serving.providers.items():
         say(f"  provider {name}: {lifecycle}")
+    for warning in serving.warnings:
+        say(f"  warning: {warning}")
     say(f"Talk to it: tyrum chat{state_dir_option(directory)}")

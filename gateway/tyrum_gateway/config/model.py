@@ -169,8 +169,8 @@ class IsolationProfile(Section):
     required_claims: list[str] = Field(
         default=[],
         max_length=64,
-        description="Claims of the boundary, such as `net.none`, that must be PROVED before a process starts. "
-        "Row 10 of docs/contracts/isolation.md lists them; `local_spawn` proves none.",
+        description="Claims of the boundary, such as `net.none`, that must be PROVED before a process "
+        "starts. Row 10 of docs/contracts/isolation.md lists them; `local_spawn` proves none.",
     )
     wall_time: Annotated[str, Duration("1s", "24h")] = Field(
         default="10m", description="Longest life of a process, and its limit when a call states none."

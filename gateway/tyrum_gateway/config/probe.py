@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from tyrum_gateway.config.load import place_of
 from tyrum_gateway.config.problems import Problem
+from tyrum_gateway.config.profiles import profile_problems
 from tyrum_gateway.config.providers import provider_specs
 from tyrum_gateway.config.settings import Settings
 from tyrum_provider_host import Lifecycle, ProviderHost, ProviderStatus
@@ -26,6 +27,21 @@ def refusals(settings: Settings, statuses: Iterable[ProviderStatus]) -> list[Pro
         )
         for status in statuses
         if status.lifecycle is not Lifecycle.ADMITTED
+    ]
+
+
+def unusable(settings: Settings, statuses: Iterable[ProviderStatus]) -> list[Problem]:
+    """Describe every profile that requires what its admitted provider does not prove, at that key."""
+    return [
+        Problem(
+            str(settings.source),
+            place_of(settings.source, *keys),
+            keys,
+            "not_proved",
+            problem.message,
+        )
+        for problem in profile_problems(settings, statuses)
+        for keys in [("profiles", "isolation", problem.profile, "required_claims")]
     ]
 
 

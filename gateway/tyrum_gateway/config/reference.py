@@ -23,7 +23,7 @@ start. [examples/reference.yaml](../../examples/reference.yaml) shows every key 
 
 ```
 tyrum config validate [FILE]   every problem at once, as file:line:column: path: message; exit code 3
-tyrum config validate --probe  also starts the providers and checks that each is admitted
+tyrum config validate --probe  also starts the providers: each is admitted and proves what profiles require
 tyrum config show [FILE]       every key in force and whether file or default decided it
 tyrum config schema            JSON Schema for editors
 ```

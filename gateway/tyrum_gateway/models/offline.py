@@ -46,7 +46,8 @@ def _step(prompt: Prompt) -> tuple[str, tuple[CallRequest, ...]]:
     if PROCESS_RUN not in offered(prompt):
         return (
             f"I cannot run commands here: the tool {PROCESS_RUN} is not offered to this agent. It needs an "
-            "isolation profile whose provider is admitted.",
+            "isolation profile, whose provider is admitted and proves the claims that the profile requires, "
+            "and a policy that does not deny the tool outright. `tyrum doctor` checks provider and claims.",
             (),
         )
     match run:
@@ -68,7 +69,9 @@ def _introduction(said: str, prompt: Prompt) -> str:
             "syntax is given to a shell, which always asks."
         )
     else:
-        directives = "My one directive, `/run COMMAND`, is not offered: this agent has no process tools."
+        directives = (
+            f"My one directive, `/run COMMAND`, needs {PROCESS_RUN}, which is not offered to this agent."
+        )
     return " ".join(filter(None, [lead or "This is the offline model; it needs no key.", directives]))
 
 

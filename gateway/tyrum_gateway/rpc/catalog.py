@@ -1,6 +1,6 @@
 """CatalogService over the provider host's snapshots and the stored bindings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tyrum.catalog.v1 import catalog_pb2, catalog_pb2_grpc
@@ -31,17 +31,25 @@ _VALUES = {
 class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
     """Shows operators what was configured and what became of it."""
 
-    def __init__(self, host: ProviderHost, profiles: Mapping[str, Sequence[str]], store: Store) -> None:
+    def __init__(
+        self,
+        host: ProviderHost,
+        profiles: Mapping[str, Sequence[str]],
+        store: Store,
+        problems: Callable[[ProviderStatus], Sequence[str]],
+    ) -> None:
         """Serve the catalogue.
 
         Args:
             host: Where snapshots come from.
             profiles: Provider name to the profiles that select it.
             store: Where bindings are read.
+            problems: Says of a provider which of its profiles can run nothing, and why.
         """
         self._host = host
         self._profiles = profiles
         self._store = store
+        self._problems = problems
 
     async def ListProviders(  # noqa: N802 - named by the contract
         self, request: catalog_pb2.ListProvidersRequest, context: Any
@@ -70,6 +78,8 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
             claims=[f"{claim.name}: {claim.status}" for claim in posture.claims] if posture else [],
             notes=posture.notes if posture else [],
             log=status.log,
+            run_uid=posture.run_uid if posture else None,
+            shares_gateway_user=posture is not None and posture.shares_gateway_user,
         )
 
     async def ListBindings(  # noqa: N802 - named by the contract
@@ -103,6 +113,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
             reason=status.reason,
             instance_id=status.instance_id,
             profiles=self._profiles.get(status.name, ()),
+            profile_problems=self._problems(status),
         )
 
 

@@ -61,9 +61,9 @@ def worth(statuses: Mapping[str, str]) -> str:
     total = len(statuses)
     open_ = {name: status for name, status in statuses.items() if status != ClaimStatus.PROVED}
     if not open_:
-        return f"proves all {total} claims"
+        return f"all {total} claims are proved"
     if all(status == ClaimStatus.NOT_ENFORCED for status in statuses.values()):
-        return f"confines nothing: {total} of {total} claims are {ClaimStatus.NOT_ENFORCED}"
+        return f"nothing is confined: {total} of {total} claims are {ClaimStatus.NOT_ENFORCED}"
     if len(open_) <= _FEW:
         return f"{len(open_)} of {total} claims are not proved: {', '.join(sorted(open_))}"
     counted = [

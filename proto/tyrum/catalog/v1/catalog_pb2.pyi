@@ -108,6 +108,7 @@ class Provider(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     INSTANCE_ID_FIELD_NUMBER: _builtins.int
     PROFILES_FIELD_NUMBER: _builtins.int
+    PROFILE_PROBLEMS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name in the configuration."""
     kind: _builtins.str
@@ -132,6 +133,12 @@ class Provider(_message.Message):
     def profiles(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Profiles that select it."""
 
+    @_builtins.property
+    def profile_problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Sentences about profiles that can run nothing although it is admitted, because they require a claim that it
+        does not prove.
+        """
+
     def __init__(
         self,
         *,
@@ -145,10 +152,11 @@ class Provider(_message.Message):
         reason: _builtins.str = ...,
         instance_id: _builtins.str = ...,
         profiles: _abc.Iterable[_builtins.str] | None = ...,
+        profile_problems: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["contract", b"contract", "implementation_version", b"implementation_version", "instance_id", b"instance_id", "kind", b"kind", "lifecycle", b"lifecycle", "name", b"name", "profiles", b"profiles", "provider_id", b"provider_id", "reason", b"reason", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["contract", b"contract", "implementation_version", b"implementation_version", "instance_id", b"instance_id", "kind", b"kind", "lifecycle", b"lifecycle", "name", b"name", "profile_problems", b"profile_problems", "profiles", b"profiles", "provider_id", b"provider_id", "reason", b"reason", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -258,6 +266,12 @@ class GetProviderResponse(_message.Message):
     CLAIMS_FIELD_NUMBER: _builtins.int
     NOTES_FIELD_NUMBER: _builtins.int
     LOG_FIELD_NUMBER: _builtins.int
+    RUN_UID_FIELD_NUMBER: _builtins.int
+    SHARES_GATEWAY_USER_FIELD_NUMBER: _builtins.int
+    run_uid: _builtins.int
+    """Operating-system user id under which commands run; absent for kinds without, and before the posture was read."""
+    shares_gateway_user: _builtins.bool
+    """Whether that user is the gateway's own: commands can do what the gateway can."""
     @_builtins.property
     def provider(self) -> Global___Provider:
         """REQUIRED."""
@@ -286,12 +300,16 @@ class GetProviderResponse(_message.Message):
         claims: _abc.Iterable[_builtins.str] | None = ...,
         notes: _abc.Iterable[_builtins.str] | None = ...,
         log: _abc.Iterable[_builtins.str] | None = ...,
+        run_uid: _builtins.int | None = ...,
+        shares_gateway_user: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["provider", b"provider"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_run_uid", b"_run_uid", "provider", b"provider", "run_uid", b"run_uid"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "log", b"log", "notes", b"notes", "provider", b"provider", "stages", b"stages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_run_uid", b"_run_uid", "claims", b"claims", "log", b"log", "notes", b"notes", "provider", b"provider", "run_uid", b"run_uid", "shares_gateway_user", b"shares_gateway_user", "stages", b"stages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__run_uid: _TypeAlias = _typing.Literal["run_uid"]  # noqa: Y015
+    _WhichOneofArgType__run_uid: _TypeAlias = _typing.Literal["_run_uid", b"_run_uid"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__run_uid) -> _WhichOneofReturnType__run_uid | None: ...
 
 Global___GetProviderResponse: _TypeAlias = GetProviderResponse  # noqa: Y015
 

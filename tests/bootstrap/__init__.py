@@ -1,0 +1,1 @@
+"""Tests of how a gateway is composed and where it lives."""
