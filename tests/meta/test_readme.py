@@ -168,7 +168,9 @@ def test_a_line_that_is_not_as_it_says_is_noticed(newcomer: Newcomer, line: Line
 
 def test_the_prerequisites_are_those_of_the_makefile() -> None:
     """The README's line for Debian is the hint that `make` gives when something is missing."""
-    (line,) = [line for line in lines(markdown.read(Path("README.md"))) if line.command.startswith("apt-get")]
+    (line,) = [
+        line for line in lines(markdown.read(Path("README.md"))) if line.command.startswith("apt-get install")
+    ]
     hints = re.findall(r"hint: (apt-get [^']+)'", (ROOT / "Makefile").read_text(encoding="utf-8"))
     assert hints
     assert {line.command} == set(hints)
