@@ -18,6 +18,7 @@ def test_an_approval_is_asked_with_digest_and_approved(gateway: RunningGateway) 
         assert "/usr/bin/uname" in question
         assert re.search(r"digest: +sha256:[0-9a-f]{64}", question)
         terminal.type("maybe\n")
+        terminal.wait_for("only y or n answers; until then nothing runs")
         terminal.wait_for("Approve exactly this? [y/n] ")
         terminal.type("y\n")
         terminal.wait_for("[process.run approved] by operator")
@@ -54,6 +55,22 @@ def test_an_answer_from_elsewhere_ends_the_question(gateway: RunningGateway) -> 
         found = re.search(r"appr_\w{26}", question)
         assert found
         assert gateway.tyrum("approvals", "approve", found[0]).returncode == 0
+        assert terminal.end() == 0
+        assert "> Linux" in terminal.screen
+
+
+def test_end_of_input_at_the_question_keeps_watching(gateway: RunningGateway) -> None:
+    """Ctrl-D answers nothing: it says that the turn is still watched and how to leave, and shows its end."""
+    with on_terminal([str(TYRUM), "chat", "/run uname -s"], terminal_environment(gateway)) as terminal:
+        terminal.wait_for("Approve exactly this? [y/n] ")
+        terminal.type("\x04")
+        told = terminal.wait_for("Ctrl-C detaches")
+        assert "no answer: the call waits, and this terminal still watches the turn" in told
+        found = re.search(
+            r"tyrum approvals show (appr_\w{26})", terminal.wait_for("\nhint: ") + terminal.wait_for("\n")
+        )
+        assert found
+        assert gateway.tyrum("approvals", "approve", found[1]).returncode == 0
         assert terminal.end() == 0
         assert "> Linux" in terminal.screen
 

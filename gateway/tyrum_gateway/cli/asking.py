@@ -13,7 +13,7 @@ from typing import Any
 
 from tyrum.approval.v1.approval_pb2 import ANSWER_APPROVE, ANSWER_DENY, Approval, ResolveApprovalRequest
 from tyrum_gateway.cli.approval_client import get, resolve, show
-from tyrum_gateway.cli.connection import Target, connect
+from tyrum_gateway.cli.connection import Target, connect, flags
 from tyrum_gateway.cli.failure import Failure, report
 from tyrum_gateway.cli.output import note
 from tyrum_gateway.cli.screen import Screen
@@ -53,7 +53,8 @@ class Desk:
                     await asyncio.sleep(_RETRY)
 
     async def _one(self, approval_id: str, closed: asyncio.Event) -> None:
-        async with connect(self._target()) as gateway:
+        target = self._target()
+        async with connect(target) as gateway:
             approval = await get(gateway, approval_id)
         if approval.outcome:
             closed.set()
@@ -62,6 +63,12 @@ class Desk:
         show(approval)
         request = await _question(approval, closed)
         if request is None:
+            if not closed.is_set():
+                note(
+                    "\nno answer: the call waits, and this terminal still watches the turn; Ctrl-C detaches\n"
+                    f"hint: answer it elsewhere: tyrum approvals show {approval_id}{flags(target)}"
+                )
+                closed.set()
             return
         async with connect(self._target()) as gateway:
             await resolve(gateway, request)
@@ -72,9 +79,6 @@ async def _question(approval: Approval, closed: asyncio.Event) -> ResolveApprova
     while True:
         line = await _read("Approve exactly this? [y/n] ", closed)
         if line is None:
-            if not closed.is_set():
-                note(f"\nleft waiting: tyrum approvals show {approval.approval_id}")
-                closed.set()
             return None
         word = line.strip().lower()
         if word in {"y", "yes"}:
@@ -89,6 +93,7 @@ async def _question(approval: Approval, closed: asyncio.Event) -> ResolveApprova
                 digest=approval.digest,
                 reason=(reason or "").strip(),
             )
+        note("only y or n answers; until then nothing runs")
 
 
 async def _read(prompt: str, closed: asyncio.Event) -> str | None:
