@@ -113,6 +113,11 @@ def test_a_waiting_client_names_the_commands_and_continues_when_approved_elsewhe
         shown = gateway.tyrum("approvals", "show", approval["approval_id"])
         assert "/usr/bin/uname" in shown.stdout
         assert approval["digest"] in shown.stdout
+        for fact in ("/usr/bin/uname", "uname -s", "20 of 20 claims"):
+            assert shown.stdout.count(fact) == 1
+        full = gateway.tyrum("approvals", "show", approval["approval_id"], "--subject").stdout
+        assert full.startswith(shown.stdout)
+        assert json.loads(full.partition("Subject\n")[2])["program"]["path"] == "/usr/bin/uname"
         approved = gateway.tyrum("approvals", "approve", approval["approval_id"])
         assert approved.returncode == 0
         assert f"approving {approval['digest']}" in approved.stderr

@@ -5,6 +5,8 @@ import hashlib
 import json
 import os
 import shutil
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,9 @@ import pytest
 from tests.tools.places import Bench, bench, script
 from tyrum_gateway.domain.errors import ProviderUnavailable
 from tyrum_gateway.domain.policy import Effect
+from tyrum_gateway.domain.process import RunLimits
+from tyrum_gateway.tools.isolation import Boundary
+from tyrum_gateway.tools.run_subject import Shown, subject_of
 from tyrum_provider_host.host import ProviderHost
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -314,10 +319,36 @@ async def test_summary_shows_what_will_run_and_hides_nothing(place: Bench) -> No
     assert "  $ $'sec\\x07ond'" in summary
     assert "1.5 s of wall time" in summary
     assert "runs as the gateway's user" in summary
-    assert "fs.read, " in summary
-    assert "NOT_ENFORCED: " in summary
-    assert sha256(place.workspace / "f") in summary
+    assert summary.endswith(
+        "nothing is confined: 20 of 20 claims are NOT_ENFORCED  (tyrum providers explain chosen)"
+    )
+    assert f"content fixed, sha256 {sha256(place.workspace / 'f')[:12]}" in summary
+    assert [line.split()[0] for line in summary.splitlines() if not line.startswith(" ")] == [
+        "program", "arguments", "directory", "env", "always", "stdin", "file", "limits", "power", "boundary",
+    ]  # fmt: skip
     assert all(character == "\n" or character.isprintable() for character in summary)
+
+
+@pytest.mark.parametrize(
+    ("wall_time", "output_bytes", "expected"),
+    [
+        (timedelta(hours=24), 1 << 40, "24 h of wall time, 1 TiB of output, "),
+        (timedelta(minutes=90), 4 << 30, "90 min of wall time, 4 GiB of output, "),
+        (timedelta(seconds=90), 1536 << 10, "90 s of wall time, 1536 KiB of output, "),
+        (timedelta(seconds=86_399.999), (4 << 30) + 1, "86399.999 s of wall time, 4294967297 bytes of "),
+        (timedelta(milliseconds=50), 5 << 20, "0.05 s of wall time, 5 MiB of output, "),
+    ],
+)
+async def test_limits_are_shown_exactly_in_human_units(
+    place: Bench, wall_time: timedelta, output_bytes: int, expected: str
+) -> None:
+    """A limit is written in the largest unit in which it is exact."""
+    prepared = await place.prepare(argv=["true"])
+    assert prepared.run is not None
+    assert prepared.candidate is not None
+    run = replace(prepared.run, limits=RunLimits(wall_time, output_bytes, timedelta(seconds=2)))
+    shown = Shown("process.run", run, None, {}, (), prepared.candidate, Boundary(0, "root", True))
+    assert f"limits     {expected}" in subject_of(shown).summary
 
 
 async def test_shell_text_is_shown_line_by_line(place: Bench) -> None:

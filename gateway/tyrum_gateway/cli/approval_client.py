@@ -65,7 +65,7 @@ def call_line(approval: Approval) -> str:
 
 
 def show(approval: Approval, *, subject: bool = False) -> None:
-    """Print what a human decides on; with `subject` the canonical JSON under the digest, too."""
+    """Print what a human decides on; with `subject` also the canonical JSON that the digest is taken over."""
     heading(f"Approval {approval.approval_id}")
     say(approval.summary)
     fields(

@@ -32,14 +32,18 @@ def list_approvals(
 @app.command()
 def show(
     approval: ApprovalArgument,
+    *,
+    subject: Annotated[
+        bool, typer.Option("--subject", help="Also print the canonical JSON that the digest is taken over.")
+    ] = False,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show what exactly would run, for people and as the canonical JSON under the digest."""
+    """Show what exactly would run."""
     from tyrum_gateway.cli import inbox  # noqa: PLC0415 - imports grpc
 
-    asyncio.run(inbox.show_approval(inbox.find(state_dir, address), approval, output))
+    asyncio.run(inbox.show_approval(inbox.find(state_dir, address), approval, output, subject=subject))
 
 
 @app.command()

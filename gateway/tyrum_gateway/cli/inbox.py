@@ -31,12 +31,12 @@ async def list_approvals(target: Target, conversation_id: str, output: Format, *
     table(("APPROVAL", "STATE", "EXPIRES", "WHAT"), rows)
 
 
-async def show_approval(target: Target, approval_id: str, output: Format) -> None:
-    """Print one approval with its subject."""
+async def show_approval(target: Target, approval_id: str, output: Format, *, subject: bool) -> None:
+    """Print one approval; with `subject` also the canonical JSON under its digest."""
     async with connect(target) as gateway:
         approval = await get(gateway, approval_id)
     if output is Format.TEXT:
-        show(approval, subject=True)
+        show(approval, subject=subject)
     else:
         emit(as_json(approval), output)
 
@@ -54,7 +54,7 @@ async def approve(target: Target, approval_id: str, digest: str, reason: str, ou
             if approval.outcome:
                 note(f"already {outcome_word(approval)}")
             elif output is Format.TEXT and interactive():
-                show(approval, subject=True)
+                show(approval)
                 if not typer.confirm("Approve exactly this?"):
                     raise Failure("not approved", hint=f"tyrum approvals deny {approval_id}")
             else:

@@ -28,12 +28,11 @@ class Boundary:
     user: str
     """Name of the user commands run as, or its number."""
     shares_gateway_user: bool
-    notes: tuple[str, ...] = ()
 
     def describe(self) -> str:
         """Say in one line whose power a command has."""
         if self.shares_gateway_user:
-            return f"runs as the gateway's user {self.user} and can read what that user can"
+            return f"runs as the gateway's user {self.user} and can do what that user can"
         return f"runs as the user {self.user}"
 
 

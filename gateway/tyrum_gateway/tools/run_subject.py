@@ -1,7 +1,7 @@
-"""What an approval of `process.run` is about: canonical JSON for machines and a full text for people.
+"""What an approval of `process.run` is about: canonical JSON for machines and a text for people.
 
 Invariant: everything that determines the effect stands in the JSON, so that equal digests mean equal effects;
-the text shows the same facts with hidden characters escaped.
+the text begins with what decides, hidden characters escaped, and leaves to the JSON what only identifies.
 """
 
 import hashlib
@@ -15,9 +15,12 @@ from tyrum_gateway.domain.canonical import Value, canonical_json
 from tyrum_gateway.domain.process import ProcessRun
 from tyrum_gateway.tools.isolation import Boundary
 from tyrum_gateway.tools.visible import is_plain, quoted
+from tyrum_provider_host.claims import worth
 
 SUMMARY_STDIN = 2_000
 """Characters of standard input that the text shows; the rest is identified by its digest."""
+
+_SHOWN_DIGEST = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ def _machine(shown: Shown) -> Value:
 def _people(shown: Shown) -> str:
     run, limits = shown.run, shown.run.limits
     lines = [
-        f"program    {quoted(run.program.path)}  (sha256 {run.program.sha256})",
+        f"program    {quoted(run.program.path)}  ({_fixed(run.program.sha256)})",
     ]
     if shown.shell is None:
         lines.append(f"arguments  {' '.join(quoted(argument) for argument in run.argv)}")
@@ -83,28 +86,28 @@ def _people(shown: Shown) -> str:
         lines.append("shell text")
         lines += _block(shown.shell)
     lines.append(f"directory  {quoted(run.cwd)} in {quoted(run.workspace.path)}")
-    for name in sorted(run.env):
-        origin = "" if name in shown.given_env else "  (always)"
-        lines.append(f"env        {name}={quoted(run.env[name])}{origin}")
+    lines += [f"env        {name}={quoted(value)}" for name, value in sorted(shown.given_env.items())]
+    always = sorted(set(run.env) - set(shown.given_env))
+    lines.append(f"always     {' '.join(f'{name}={quoted(run.env[name])}' for name in always)}")
+    lines += _stdin_lines(run.stdin)
     if run.secrets:
         lines.append(f"secrets    {', '.join(run.secrets)}  (as environment variables)")
-    lines += _stdin_lines(run.stdin)
-    lines += [f"file       {quoted(operand.path)}  (sha256 {operand.sha256})" for operand in run.operands]
+    lines += [f"file       {quoted(operand.path)}  ({_fixed(operand.sha256)})" for operand in run.operands]
     lines += [
         f"file       {quoted(path)}  (content not fixed: it may change before the command runs)"
         for path in shown.open_operands
     ]
     lines.append(
-        f"limits     {_seconds(limits.wall_time)} of wall time, {limits.output_bytes} bytes of output, "
-        f"{_seconds(limits.kill_grace)} between request to end and kill"
+        f"limits     {_duration(limits.wall_time)} of wall time, {_size(limits.output_bytes)} of output, "
+        f"{_duration(limits.kill_grace)} between request to end and kill"
     )
+    lines.append(f"power      {shown.boundary.describe()}")
     candidate = shown.candidate
+    proved = worth(dict(claim.split("=", 1) for claim in candidate.claims))
     lines.append(
-        f"boundary   profile {candidate.profile}, provider {candidate.provider} ({candidate.provider_id}), "
-        f"artifact {candidate.artifact_digest or 'unknown'}"
+        f"boundary   profile {candidate.profile}, provider {candidate.provider}: {proved}"
+        f"  (tyrum providers explain {candidate.provider})"
     )
-    lines.append(f"           {shown.boundary.describe()}")
-    lines += [f"           {_line(text)}" for text in (*_claims(candidate), *shown.boundary.notes)]
     return "\n".join(lines)
 
 
@@ -113,17 +116,13 @@ def _stdin_lines(stdin: bytes) -> list[str]:
         return []
     text = stdin.decode()
     more = f", the first {SUMMARY_STDIN} characters" if len(text) > SUMMARY_STDIN else ""
-    head = f"stdin      {len(stdin)} bytes (sha256 {hashlib.sha256(stdin).hexdigest()}){more}"
+    head = f"stdin      {len(stdin)} bytes ({_fixed(hashlib.sha256(stdin).hexdigest())}){more}"
     return [head, *_block(text[:SUMMARY_STDIN])]
 
 
-def _claims(candidate: Candidate) -> list[str]:
-    """Group the claims by status, one line each."""
-    by_status: dict[str, list[str]] = {}
-    for claim in candidate.claims:
-        name, _, status = claim.partition("=")
-        by_status.setdefault(status, []).append(name)
-    return [f"{status}: {', '.join(names)}" for status, names in sorted(by_status.items())]
+def _fixed(sha256: str) -> str:
+    """Say that content is fixed, with the beginning of its digest; the JSON has all of it."""
+    return f"content fixed, sha256 {sha256[:_SHOWN_DIGEST]}…"
 
 
 def _block(text: str) -> list[str]:
@@ -131,13 +130,23 @@ def _block(text: str) -> list[str]:
     return [f"  | {line}" if is_plain(line) else f"  $ {quoted(line)}" for line in text.split("\n")]
 
 
-def _line(text: str) -> str:
-    return text if is_plain(text) else quoted(text)
-
-
 def _milliseconds(value: timedelta) -> int:
     return value // timedelta(milliseconds=1)
 
 
-def _seconds(value: timedelta) -> str:
-    return f"{value.total_seconds():g} s"
+def _duration(value: timedelta) -> str:
+    """Write a duration exactly, in the largest unit that is whole; below a minute in seconds."""
+    milliseconds = _milliseconds(value)
+    for unit, length in (("h", 3_600_000), ("min", 60_000)):
+        if milliseconds and milliseconds % length == 0:
+            return f"{milliseconds // length} {unit}"
+    whole, rest = divmod(milliseconds, 1000)
+    return f"{whole}{f'.{rest:03}'.rstrip('0') if rest else ''} s"
+
+
+def _size(value: int) -> str:
+    """Write a number of bytes exactly, in the largest unit that is whole."""
+    for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if value and value % 1024**power == 0:
+            return f"{value // 1024**power} {unit}"
+    return f"{value} bytes"
