@@ -15,8 +15,7 @@ from tests.local_spawn.driver import DEADLINE, Provider, gone, new_id, reason_of
 from tests.local_spawn.test_ending import STUBBORN, pids
 from tyrum.isolation.v1 import isolation_pb2 as pb
 from tyrum.provider.v1 import control_pb2
-from tyrum_local_spawn.crew import Crew
-from tyrum_local_spawn.runs import Runs
+from tyrum_local_spawn.register import Register
 from tyrum_local_spawn.settings import read_settings
 from tyrum_local_spawn.store import Store
 from tyrum_local_spawn.supervision.linux import boot_id
@@ -283,9 +282,9 @@ async def test_records_leave_after_their_retention(tmp_path: Path) -> None:
         assert (await provider.resolve(young)).HasField("process")
     store = Store(provider.state_dir)
     store.open()
-    runs = Runs(store, Crew(store.runs), read_settings(config))
-    await runs.load()
-    await runs.sweep()
+    register = Register(store, read_settings(config).retention)
+    await register.load()
+    await register.sweep()
     store.close()
     assert {path.name for path in provider.runs.iterdir() if not path.name.startswith(".")} == {young}
 

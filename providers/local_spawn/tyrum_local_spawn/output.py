@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tyrum_local_spawn.failures import Invalid
 from tyrum_local_spawn.ids import ProcessId
-from tyrum_local_spawn.runs import Runs
+from tyrum_local_spawn.register import Register
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class OutputPiece:
 
 
 async def read_output(
-    runs: Runs, process_id: ProcessId, stream: int, offset: int, *, follow: bool
+    register: Register, process_id: ProcessId, stream: int, offset: int, *, follow: bool
 ) -> AsyncGenerator[OutputPiece, None]:
     """Yield a stream's retained bytes from `offset` on; `follow` waits for more until the stream has ended.
 
@@ -33,17 +33,17 @@ async def read_output(
         Invalid: the offset lies beyond the bytes so far.
         Failure: the process is unknown, or records are damaged.
     """
-    run = runs.find(process_id)
+    run = register.find(process_id)
     position = offset
     until: int | None = None
     while True:
-        chunk = await runs.read(run, stream, position, wait=follow and until is not None)
+        chunk = await register.read(run, stream, position, wait=follow and until is not None)
         live = chunk is not None
         if chunk is None:
             if run.end is None:
-                runs.find(process_id)  # raises: its record is damaged or gone
+                register.find(process_id)  # raises: its record is damaged or gone
                 return
-            chunk = await runs.read_ended(run, stream, position)
+            chunk = await register.read_ended(run, stream, position)
         if until is None:
             if offset > chunk.total:
                 raise Invalid("`offset` lies beyond the bytes so far", {"field": "offset"})

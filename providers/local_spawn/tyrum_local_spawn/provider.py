@@ -107,7 +107,7 @@ class LocalSpawnProvider:
         """Report whether a start would be taken."""
         if self._runs is None or self._crew is None:
             return ProbeReport(ready=False)
-        damage = self._runs.damage
+        damage = self._runs.register.damage
         records = Condition(
             "RecordsIntact",
             ConditionStatus.FALSE if damage else ConditionStatus.TRUE,
@@ -120,7 +120,7 @@ class LocalSpawnProvider:
         return ProbeReport(
             ready=not damage and self._crew.ready,
             conditions=(records, spawner),
-            running=self._runs.running,
+            running=self._runs.register.running,
         )
 
     async def drain(self) -> int:
@@ -128,7 +128,7 @@ class LocalSpawnProvider:
         if self._runs is None:
             return 0
         self._runs.drain()
-        return self._runs.running
+        return self._runs.register.running
 
     async def shutdown(self, grace: float) -> None:
         """End what runs and let the spawner go."""

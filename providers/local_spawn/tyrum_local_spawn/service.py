@@ -70,7 +70,7 @@ class IsolationService(isolation_pb2_grpc.IsolationServiceServicer):
         with _on_the_wire():
             convert.read_context(request, self._provider_id)
             process_id = convert.read_process_id(request.process_id)
-            view = await self._open.wait(process_id, convert.read_wait_timeout(request))
+            view = await self._open.register.wait(process_id, convert.read_wait_timeout(request))
         return pb.WaitProcessResponse(process=convert.process_message(view))
 
     async def GetProcess(  # noqa: N802
@@ -79,7 +79,7 @@ class IsolationService(isolation_pb2_grpc.IsolationServiceServicer):
         """Return the run as it is."""
         with _on_the_wire():
             convert.read_context(request, self._provider_id)
-            view = await self._open.view(convert.read_process_id(request.process_id))
+            view = await self._open.register.view(convert.read_process_id(request.process_id))
         return pb.GetProcessResponse(process=convert.process_message(view))
 
     async def ResolveOperation(  # noqa: N802
@@ -88,7 +88,7 @@ class IsolationService(isolation_pb2_grpc.IsolationServiceServicer):
         """Answer from the durable record what became of an operation."""
         with _on_the_wire():
             convert.read_context(request, self._provider_id)
-            found = await self._open.resolve(convert.read_operation_id(request.operation_id))
+            found = await self._open.register.resolve(convert.read_operation_id(request.operation_id))
         return convert.resolution_message(found)
 
     async def ReadOutput(  # noqa: N802
@@ -99,7 +99,9 @@ class IsolationService(isolation_pb2_grpc.IsolationServiceServicer):
             convert.read_context(request, self._provider_id)
             process_id = convert.read_process_id(request.process_id)
             stream = convert.read_stream(request.stream)
-            reading = read_output(self._open, process_id, stream, request.offset, follow=request.follow)
+            reading = read_output(
+                self._open.register, process_id, stream, request.offset, follow=request.follow
+            )
             async with aclosing(reading) as pieces:
                 async for piece in pieces:
                     yield convert.output_message(piece)
@@ -121,7 +123,7 @@ class IsolationService(isolation_pb2_grpc.IsolationServiceServicer):
         """Free an ended run."""
         with _on_the_wire():
             convert.read_context(request, self._provider_id)
-            await self._open.release(convert.read_process_id(request.process_id))
+            await self._open.register.release(convert.read_process_id(request.process_id))
         return pb.ReleaseProcessResponse()
 
     async def ListProcesses(  # noqa: N802
@@ -130,7 +132,7 @@ class IsolationService(isolation_pb2_grpc.IsolationServiceServicer):
         """Return one page of the runs."""
         with _on_the_wire():
             after, count = convert.read_page(request)
-            views, more = self._open.listed(after, count)
+            views, more = self._open.register.listed(after, count)
         return pb.ListProcessesResponse(
             processes=[convert.process_message(view, evidence=False) for view in views],
             next_page_token=views[-1].process_id if more else "",
