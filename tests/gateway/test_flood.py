@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import os
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -115,11 +116,12 @@ class Memory:
         for name, size in self._sizes():
             self.peak[name] = max(self.peak.get(name, 0), size)
         spool = 0
-        for file in (self.gateway.state_dir / "providers").rglob("*"):
-            try:
-                spool += file.stat().st_blocks * 512 if file.is_file() else 0
-            except OSError:
-                continue  # it was released meanwhile
+        for directory, _, names in os.walk(self.gateway.state_dir / "providers"):
+            for name in names:
+                try:
+                    spool += (Path(directory) / name).stat().st_blocks * 512
+                except OSError:
+                    continue  # it was released meanwhile
         self.spooled = max(self.spooled, spool)
 
     def settle(self) -> None:

@@ -110,3 +110,5 @@ class Unknown:
     """Nobody can tell whether or how far the command executed."""
 
     message: str
+    passing: bool = False
+    """Whether asking again soon may tell: the provider went away while it was asked."""

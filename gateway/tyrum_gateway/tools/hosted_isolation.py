@@ -25,7 +25,16 @@ from tyrum_gateway.domain.process import (
 from tyrum_gateway.domain.tool import Execution
 from tyrum_gateway.tools.isolation import NEVER_STARTED, UNAVAILABLE, Boundary, RunAnswer, Running
 from tyrum_provider_host import claims
-from tyrum_provider_host.errors import CallError, Capacity, Effect, NotFound, PreconditionFailed, WaitExpired
+from tyrum_provider_host.errors import (
+    CallError,
+    Capacity,
+    Effect,
+    NotFound,
+    OutcomeUnknown,
+    PreconditionFailed,
+    Transient,
+    WaitExpired,
+)
 from tyrum_provider_host.errors import ProviderUnavailable as HostUnavailable
 from tyrum_provider_host.host import ProviderHost
 from tyrum_provider_host.isolation import ANSWERED, IsolationClient
@@ -158,8 +167,10 @@ class HostedIsolation:
         try:
             client = self._client(execution)
             outcome = await client.resolve_operation(_context(execution), execution.operation_id)
-        except (HostUnavailable, CallError) as error:
+        except HostUnavailable as error:
             return Unknown(str(error))
+        except CallError as error:
+            return Unknown(str(error), passing=isinstance(error, OutcomeUnknown | Transient))
         if isinstance(outcome, NeverStarted):
             return Refused(NEVER_STARTED, "the command did not run")
         return _answer(outcome, execution)

@@ -50,6 +50,7 @@ SHELL_ARGUMENTS = ("bash", "--noprofile", "--norc", "-c")
 _WAIT_SLICE = 60.0
 _END_MARGIN = 10.0
 _ADMISSION = 10.0
+_SETTLE_PAUSE = 0.1
 
 _log = structlog.get_logger("tyrum.tools")
 
@@ -167,12 +168,22 @@ class ProcessRunTool:
 
     async def settle(self, execution: Execution) -> ToolResult:
         """Ask the provider's journal what became of a call; waits at most 10 s for the provider itself."""
-        if not await self._isolation.admitted(_ADMISSION):
-            return _unknown(f"its provider did not come back within {_ADMISSION:g} s")
-        answer = await self._isolation.resolve(execution)
+        answer = await self._recorded(execution)
         if isinstance(answer, Running):
             answer = await self._await_end(execution, self._settings.limits)
         return self._result(answer, await self._declared_secrets())
+
+    async def _recorded(self, execution: Execution) -> RunAnswer:
+        """Ask the journal, and again when the provider goes away while it is asked; within 10 s."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _ADMISSION
+        while True:
+            if not await self._isolation.admitted(max(0.0, until - loop.time())):
+                return Unknown(f"its provider did not come back within {_ADMISSION:g} s")
+            answer = await self._isolation.resolve(execution)
+            if not (isinstance(answer, Unknown) and answer.passing) or loop.time() >= until:
+                return answer
+            await asyncio.sleep(_SETTLE_PAUSE)
 
     async def stop(self, execution: Execution) -> None:
         """End the command tree, best effort."""
