@@ -33,10 +33,10 @@ async def _counted(channel: ProviderChannel, method: Any, request: Any, *, name:
 
 
 class CountingStore(SqliteStore):
-    """Notes the counters at each message; what tokens cost is left out, because they are remembered."""
+    """Notes the counters at each message, without what no turn causes: tokens and the watch over expiry."""
 
     counters: Path
-    _tokens = 0
+    _aside = 0
     _followed = 0
 
     async def accept(self, acceptance: Acceptance) -> Accepted:
@@ -44,7 +44,7 @@ class CountingStore(SqliteStore):
         now = self.statistics
         line = {
             "commits": now.commits,
-            "rows": now.rows_read - self._tokens,
+            "rows": now.rows_read - self._aside,
             "followed": self._followed,
             "calls": dict(_CALLS),
         }
@@ -55,8 +55,14 @@ class CountingStore(SqliteStore):
     async def principal_by_token(self, token_sha256: str, now: datetime) -> Principal | None:
         """Find it, and count its row apart."""
         found = await super().principal_by_token(token_sha256, now)
-        self._tokens += found is not None
+        self._aside += found is not None
         return found
+
+    async def next_expiry(self) -> datetime | None:
+        """Look it up, and count its row apart: the watch looks now and then, whatever turns do."""
+        due = await super().next_expiry()
+        self._aside += 1
+        return due
 
     async def events(self, conversation_id: ConversationId, after: int, limit: int) -> Sequence[Event]:
         """Read, and count what followers read."""
