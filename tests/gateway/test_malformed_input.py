@@ -30,7 +30,7 @@ REASONS = {name.removeprefix("ERROR_REASON_") for name in error_pb2.ErrorReason.
     "UNSPECIFIED"
 }
 LEAKS = re.compile(
-    r"Traceback|\b\w*(?:Error|Exception)\b|\.py\b|site-packages|tyrum_gateway|/tmp/|/home/|/root/"
+    r"Traceback|\b\w*(?:Error|Exception)\b|\.py\b|site-packages|tyrum_gateway|/(?:tmp|home|root)/"
 )
 
 
