@@ -186,7 +186,9 @@ async def test_audit_is_written_in_the_commit(store: SqliteStore, database: Path
     with pytest.raises(VersionConflict):
         await store.commit(replace(say(turn, "x"), audit=(entry,)))
     other = sqlite3.connect(database)
-    rows = other.execute("SELECT id, kind, actor, subject, details FROM audit ORDER BY id").fetchall()
+    rows = other.execute(
+        "SELECT sequence, kind, actor, subject, details FROM audit ORDER BY sequence"
+    ).fetchall()
     other.close()
     assert [row[1] for row in rows] == ["turn.accepted", "call.denied"]
     assert rows[1][2:] == ("kernel", turn.turn_id, '{"a":"é","b":[1,null]}')

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from tyrum_gateway.domain.canonical import digest_text
 from tyrum_gateway.domain.errors import AlreadyResolved, VersionConflict
-from tyrum_gateway.domain.ids import ApprovalId, CallId, ConversationId, PrincipalId, TurnId
+from tyrum_gateway.domain.ids import ApprovalId, CallId, ConversationId, OverrideId, PrincipalId, TurnId
 from tyrum_gateway.domain.principal import Principal
 
 
@@ -47,6 +47,10 @@ class Resolution:
     resolved_by: str = ""
     method: str = ""
     reason: str = ""
+    origin: str = ""
+    """From where: the transport and what it proved of the peer, such as `unix uid 1000`."""
+    override_id: OverrideId | None = None
+    """The standing permission that the answer created too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,9 @@ class Approval:
     requested_by: PrincipalId
     created_at: datetime
     expires_at: datetime
+    agent: str = "default"
+    target: str = ""
+    """What policy saw, as `Target.describe` writes it: what a standing permission is derived from."""
     resolution: Resolution | None = None
 
 
@@ -103,6 +110,7 @@ def answer(
             resolved_by=principal.name,
             method=principal.method,
             reason=reason,
+            origin=principal.origin,
         ),
     )
 

@@ -43,6 +43,21 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """With what a turn is run; recorded when its message is accepted, for the run registry."""
+
+    agent: str = "default"
+    model: str = ""
+    """Name of the model in the configuration."""
+    backend: str = "native"
+    """Execution backend."""
+    session: str = ""
+    """The backend's own context; empty for backends that keep none, such as `native`."""
+    host: str = ""
+    """Name of the machine."""
+
+
+@dataclass(frozen=True, slots=True)
 class Acceptance:
     """A user's message: opens a turn, and the conversation when it is new."""
 
@@ -56,6 +71,7 @@ class Acceptance:
     max_queued: int
     """Unfinished turns the conversation may have, this one included."""
     audit: tuple[AuditEntry, ...]
+    origin: Origin = Origin()
 
 
 @dataclass(frozen=True, slots=True)

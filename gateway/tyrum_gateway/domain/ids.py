@@ -98,6 +98,18 @@ class PrincipalId(EntityId):
     prefix = "prin"
 
 
+class TokenId(EntityId):
+    """A bearer token, by a name that is no secret."""
+
+    prefix = "tok"
+
+
+class OverrideId(EntityId):
+    """A standing permission that a human gave for calls like one they approved."""
+
+    prefix = "over"
+
+
 class IncidentId(EntityId):
     """One unexpected failure, named to the user and explained in the log."""
 

@@ -31,3 +31,5 @@ class Principal:
     roles: frozenset[Role]
     method: str
     """How the caller was authenticated, such as `token`."""
+    origin: str = ""
+    """From where the call comes: the transport and what it proves of the peer, such as `unix uid 1000`."""

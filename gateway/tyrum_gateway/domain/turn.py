@@ -67,6 +67,11 @@ class Turn:
     calls: tuple[Call, ...] = ()
     """Calls of the present step, in order."""
     reason: str = ""
+    input_tokens: int = 0
+    """Sum over the steps whose model told."""
+    output_tokens: int = 0
+    usage_complete: bool = True
+    """False when a step's model told no usage: then the sums are lower bounds."""
 
 
 @dataclass(frozen=True, slots=True)

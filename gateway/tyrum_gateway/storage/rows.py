@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from tyrum_gateway.domain.approval import Approval, Outcome, Resolution, Subject
+from tyrum_gateway.domain.audit import AuditRow, row_hash
 from tyrum_gateway.domain.binding import Binding, Candidate
 from tyrum_gateway.domain.canonical import canonical_json
 from tyrum_gateway.domain.commit import AuditEntry, Conversation, Evidence
@@ -19,6 +20,7 @@ from tyrum_gateway.domain.ids import (
     ConversationId,
     EntityId,
     OperationId,
+    OverrideId,
     PrincipalId,
     ProcessId,
     TurnId,
@@ -91,6 +93,9 @@ def turn_view(rows: Sequence[sqlite3.Row]) -> TurnView:
         attempt=row["attempt"],
         calls=calls,
         reason=row["reason"],
+        input_tokens=row["input_tokens"],
+        output_tokens=row["output_tokens"],
+        usage_complete=bool(row["usage_complete"]),
     )
     return TurnView(turn, _moment(row["ended_at"]))
 
@@ -131,6 +136,8 @@ def approval_values(approval: Approval) -> Values:
         "requested_by": approval.requested_by,
         "created_at": to_microseconds(approval.created_at),
         "expires_at": to_microseconds(approval.expires_at),
+        "agent": approval.agent,
+        "target": approval.target,
         **resolution_values(approval),
     }
 
@@ -146,6 +153,8 @@ def resolution_values(approval: Approval) -> Values:
         "resolved_by": "" if answer is None else answer.resolved_by,
         "method": "" if answer is None else answer.method,
         "resolved_reason": "" if answer is None else answer.reason,
+        "resolved_from": "" if answer is None else answer.origin,
+        "override_id": None if answer is None else answer.override_id,
     }
 
 
@@ -160,6 +169,8 @@ def approval(row: sqlite3.Row) -> Approval:
             resolved_by=row["resolved_by"],
             method=row["method"],
             reason=row["resolved_reason"],
+            origin=row["resolved_from"],
+            override_id=_optional(OverrideId, row["override_id"]),
         )
     return Approval(
         approval_id=ApprovalId(row["approval_id"]),
@@ -172,6 +183,8 @@ def approval(row: sqlite3.Row) -> Approval:
         requested_by=PrincipalId(row["requested_by"]),
         created_at=from_microseconds(row["created_at"]),
         expires_at=from_microseconds(row["expires_at"]),
+        agent=row["agent"],
+        target=row["target"],
         resolution=resolution,
     )
 
@@ -233,15 +246,19 @@ def evidence_values(evidence: Evidence) -> Values:
     }
 
 
-def audit_values(entry: AuditEntry, at: datetime) -> Values:
-    """Return the row of an audit entry."""
-    return {
-        "at": to_microseconds(at),
-        "kind": entry.kind,
-        "actor": entry.actor,
-        "subject": entry.subject,
-        "details": canonical_json(entry.details),
-    }
+def audit_row(entry: AuditEntry, at: datetime, *, sequence: int, previous: str) -> AuditRow:
+    """Return the row of an audit entry that follows the row with the hash `previous`."""
+    moment, details = to_microseconds(at), canonical_json(entry.details)
+    hashed = row_hash(
+        sequence=sequence,
+        at=moment,
+        kind=entry.kind,
+        actor=entry.actor,
+        subject=entry.subject,
+        details=details,
+        previous=previous,
+    )
+    return AuditRow(sequence, moment, entry.kind, entry.actor, entry.subject, details, previous, hashed)
 
 
 def principal(row: sqlite3.Row) -> Principal:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tyrum_gateway.domain.errors import StateUnusable
 from tyrum_gateway.storage.connection import failure, open_writer
 
-VERSION = 1
+VERSION = 2
 """Version of the tables in `tables`; the newest migration has this number."""
 
 

@@ -52,8 +52,7 @@ def _compile(statement: ClauseElement) -> Statement:
 
 
 def _insert(table: Table) -> Statement:
-    columns = [column.name for column in table.columns if column.name != "id"]
-    return _compile(insert(table).values({name: bindparam(name) for name in columns}))
+    return _compile(insert(table).values({column.name: bindparam(column.name) for column in table.columns}))
 
 
 _size: BindParameter[int] = bindparam("size")
@@ -67,6 +66,9 @@ INSERT_APPROVAL = _insert(approvals)
 INSERT_EVIDENCE = _insert(evidence)
 INSERT_EVENT = _insert(events)
 INSERT_AUDIT = _insert(audit)
+AUDIT_HEAD = _compile(
+    select(audit.c.sequence, audit.c.hash).order_by(audit.c.sequence.desc()).limit(literal_column("1"))
+)
 INSERT_PRINCIPAL = _insert(principals)
 
 _call = insert(calls).values({column.name: bindparam(column.name) for column in calls.columns})
@@ -132,7 +134,13 @@ MOVE_TURN = _compile(
     .where(turns.c.turn_id == bindparam("turn"), turns.c.version == bindparam("expected"))
     .values(
         version=turns.c.version + literal_column("1"),
-        **{name: bindparam(f"new_{name}") for name in ("state", "step", "attempt", "reason", "ended_at")},
+        **{
+            name: bindparam(f"new_{name}")
+            for name in (
+                *("state", "step", "attempt", "reason", "ended_at"),
+                *("input_tokens", "output_tokens", "usage_complete"),
+            )
+        },
     )
 )
 """The comparison that guards every transition."""
@@ -150,6 +158,8 @@ RESOLVE_APPROVAL = _compile(
                 "resolved_by",
                 "method",
                 "resolved_reason",
+                "resolved_from",
+                "override_id",
             )
         }
     )
@@ -187,6 +197,9 @@ _turn_with_calls = (
         turns.c.attempt,
         turns.c.reason,
         turns.c.ended_at,
+        turns.c.input_tokens,
+        turns.c.output_tokens,
+        turns.c.usage_complete,
         calls.c.call_id,
         calls.c.position,
         calls.c.tool,

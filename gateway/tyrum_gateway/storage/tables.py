@@ -16,19 +16,30 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     Table,
     Text,
+    TextClause,
     UniqueConstraint,
     event,
+    text,
 )
 
 metadata = MetaData()
 
+# What a column added by a migration holds in older rows; every statement gives a value of its own.
+_EMPTY = text("''")
+_ZERO = text("0")
+_ONE = text("1")
+_DEFAULT_AGENT = text("'default'")
+_NATIVE = text("'native'")
 
-def _text(name: str, *rest: ForeignKey, null: bool = False) -> Column[object]:
-    return Column(name, Text, *rest, nullable=null)
+
+def _text(
+    name: str, *rest: ForeignKey, null: bool = False, default: TextClause | None = None
+) -> Column[object]:
+    return Column(name, Text, *rest, nullable=null, server_default=default)
 
 
-def _integer(name: str, *, null: bool = False) -> Column[object]:
-    return Column(name, Integer, nullable=null)
+def _integer(name: str, *, null: bool = False, default: TextClause | None = None) -> Column[object]:
+    return Column(name, Integer, nullable=null, server_default=default)
 
 
 def _key(name: str, *rest: ForeignKey) -> Column[object]:
@@ -67,6 +78,14 @@ turns = Table(
     _text("reason"),
     _integer("created_at"),
     _integer("ended_at", null=True),
+    _text("agent", default=_DEFAULT_AGENT),
+    _text("model", default=_EMPTY),
+    _text("backend", default=_NATIVE),
+    _text("session", default=_EMPTY),
+    _text("host", default=_EMPTY),
+    _integer("input_tokens", default=_ZERO),
+    _integer("output_tokens", default=_ZERO),
+    _integer("usage_complete", default=_ONE),
     UniqueConstraint("conversation_id", "number"),
     UniqueConstraint("principal_id", "request_id"),
     sqlite_strict=True,
@@ -136,6 +155,10 @@ approvals = Table(
     _text("resolved_by"),
     _text("method"),
     _text("resolved_reason"),
+    _text("agent", default=_DEFAULT_AGENT),
+    _text("target", default=_EMPTY),
+    _text("resolved_from", default=_EMPTY),
+    _text("override_id", null=True),
     CheckConstraint("(outcome IS NULL) = (resolved_at IS NULL)"),
     sqlite_strict=True,
 )
@@ -197,17 +220,47 @@ checkpoints = Table(
     sqlite_strict=True,
 )
 
+# Each row's hash covers the row and the hash of the one before: see `domain/audit.py`.
 audit = Table(
     "audit",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("sequence", Integer, primary_key=True, autoincrement=False),
     _integer("at"),
     _text("kind"),
     _text("actor"),
     _text("subject"),
     _text("details"),
+    _text("previous"),
+    _text("hash"),
     sqlite_strict=True,
-    sqlite_autoincrement=True,
+)
+Index("audit_of_subject", audit.c.subject, audit.c.sequence)
+
+overrides = Table(
+    "overrides",
+    metadata,
+    _key("override_id"),
+    _text("agent"),
+    _text("rule"),
+    _text("summary"),
+    _text("approval_id", ForeignKey("approvals.approval_id"), null=True),
+    _text("created_principal_id"),
+    _text("created_by"),
+    _text("created_method"),
+    _text("created_from"),
+    _text("created_reason"),
+    _integer("created_at"),
+    _integer("expires_at", null=True),
+    _integer("revoked_at", null=True),
+    _text("revoked_by"),
+    _text("revoked_reason"),
+    sqlite_strict=True,
+)
+Index(
+    "overrides_in_force",
+    overrides.c.agent,
+    overrides.c.override_id,
+    sqlite_where=overrides.c.revoked_at.is_(None),
 )
 
 principals = Table(
@@ -217,6 +270,7 @@ principals = Table(
     _text("name"),
     _text("roles"),
     _integer("created_at"),
+    _integer("disabled_at", null=True),
     UniqueConstraint("name"),
     sqlite_strict=True,
 )
@@ -229,9 +283,12 @@ tokens = Table(
     _integer("created_at"),
     _integer("expires_at", null=True),
     _integer("revoked_at", null=True),
+    _text("token_id", default=_EMPTY),
+    _text("label", default=_EMPTY),
     sqlite_strict=True,
 )
 Index("tokens_of_principal", tokens.c.principal_id)
+Index("tokens_by_id", tokens.c.token_id, unique=True)
 
 for _table in (events, audit):
     for _verb in ("update", "delete"):

@@ -5,15 +5,16 @@ Invariant: each function changes everything its value says, or raises and its sa
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
 from tyrum_gateway.domain.approval import Approval
+from tyrum_gateway.domain.audit import GENESIS
 from tyrum_gateway.domain.canonical import canonical_json, digest
 from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Commit, Evidence
 from tyrum_gateway.domain.errors import KernelBug, NotFound, QuotaExceeded, RequestIdReused, VersionConflict
-from tyrum_gateway.domain.ids import PrincipalId
+from tyrum_gateway.domain.ids import PrincipalId, TokenId
 from tyrum_gateway.domain.transcript import Event, Payload, ToolCallFinished, UserMessage
 from tyrum_gateway.domain.turn import Turn
 from tyrum_gateway.storage import rows, statements
@@ -72,6 +73,14 @@ def accept(connection: sqlite3.Connection, acceptance: Acceptance) -> Accepted:
             "reason": turn.reason,
             "created_at": at,
             "ended_at": None,
+            "agent": acceptance.origin.agent,
+            "model": acceptance.origin.model,
+            "backend": acceptance.origin.backend,
+            "session": acceptance.origin.session,
+            "host": acceptance.origin.host,
+            "input_tokens": 0,
+            "output_tokens": 0,
+            "usage_complete": 1,
         },
     )
     message = UserMessage(acceptance.text, turn.principal_id)
@@ -98,6 +107,9 @@ def commit(connection: sqlite3.Connection, change: Commit) -> tuple[Turn, tuple[
             "new_attempt": turn.attempt,
             "new_reason": turn.reason,
             "new_ended_at": at if turn.state.final else None,
+            "new_input_tokens": turn.input_tokens,
+            "new_output_tokens": turn.output_tokens,
+            "new_usage_complete": int(turn.usage_complete),
         },
     )
     if moved.rowcount != 1:
@@ -162,6 +174,7 @@ def ensure_principal(
                 "name": name,
                 "roles": canonical_json(sorted(set(roles))),
                 "created_at": at,
+                "disabled_at": None,
             },
         )
     _run(connection, statements.REVOKE_OTHER_TOKENS, {"owner": owner, "kept": token_sha256, "at": at})
@@ -174,6 +187,8 @@ def ensure_principal(
             "created_at": at,
             "expires_at": None,
             "revoked_at": None,
+            "token_id": f"{TokenId.prefix}_0{token_sha256[:25]}",
+            "label": "",
         },
     )
     if saved.rowcount != 1:
@@ -262,7 +277,18 @@ def _event_values(turn_number: int, event: Event) -> _Values:
 
 
 def _audit(connection: sqlite3.Connection, entries: Sequence[AuditEntry], at: datetime) -> None:
-    _run_each(connection, statements.INSERT_AUDIT, [rows.audit_values(entry, at) for entry in entries])
+    """Append to the chain; its head is read inside the transaction, so that a rollback takes it back too."""
+    if not entries:
+        return
+    head = _run(connection, statements.AUDIT_HEAD, {}).fetchone()
+    sequence, previous = (0, GENESIS) if head is None else (head["sequence"], head["hash"])
+    chained = []
+    for entry in entries:
+        sequence += 1
+        row = rows.audit_row(entry, at, sequence=sequence, previous=previous)
+        previous = row.hash
+        chained.append(asdict(row))
+    _run_each(connection, statements.INSERT_AUDIT, chained)
 
 
 def _run(connection: sqlite3.Connection, statement: Statement, values: _Values) -> sqlite3.Cursor:

@@ -1,0 +1,68 @@
+"""Migrations of a database that holds work: nothing is lost, and what is new fits what was there."""
+
+import sqlite3
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import create_engine
+
+from tyrum_gateway.domain.audit import GENESIS, row_hash
+from tyrum_gateway.storage import SqliteStore, migrations
+
+_FIRST = (
+    ("INSERT INTO principals VALUES (?, ?, ?, ?)", ("prin_1", "ops", '["chat"]', 1)),
+    ("INSERT INTO tokens VALUES (?, ?, ?, NULL, NULL)", ("ab" * 32, "prin_1", 1)),
+    ("INSERT INTO tokens VALUES (?, ?, ?, NULL, NULL)", ("cd" * 32, "prin_1", 1)),
+    ("INSERT INTO audit VALUES (NULL, ?, ?, ?, ?, ?)", (5, "a.b", "kernel", "turn_1", "{}")),
+    ("INSERT INTO audit VALUES (NULL, ?, ?, ?, ?, ?)", (6, "c.d", "prin_1", "turn_2", '{"x":1}')),
+)
+
+
+def _first_version(database: Path) -> None:
+    database.parent.mkdir(mode=0o700, exist_ok=True)
+    engine = create_engine(f"sqlite:///{database}")
+    config = Config()
+    config.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    config.set_main_option("path_separator", "os")
+    with engine.connect() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "1")
+        connection.commit()
+    engine.dispose()
+    raw = sqlite3.connect(database)
+    for statement, values in _FIRST:
+        raw.execute(statement, values)
+    raw.commit()
+    raw.close()
+
+
+async def test_an_audit_log_without_a_chain_is_chained(database: Path) -> None:
+    """The rows of the first schema keep content and order and get a chain; every token gets a name."""
+    _first_version(database)
+    async with await SqliteStore.open(database):
+        pass
+    raw = sqlite3.connect(database)
+    rows = raw.execute(
+        "SELECT sequence, at, kind, actor, subject, details, previous, hash FROM audit ORDER BY sequence"
+    ).fetchall()
+    assert [row[:6] for row in rows] == [
+        (1, 5, "a.b", "kernel", "turn_1", "{}"),
+        (2, 6, "c.d", "prin_1", "turn_2", '{"x":1}'),
+    ]
+    previous = GENESIS
+    for sequence, at, kind, actor, subject, details, named, hashed in rows:
+        assert named == previous
+        previous = row_hash(
+            sequence=sequence,
+            at=at,
+            kind=kind,
+            actor=actor,
+            subject=subject,
+            details=details,
+            previous=previous,
+        )
+        assert hashed == previous
+    names = raw.execute("SELECT token_id FROM tokens ORDER BY token_id").fetchall()
+    assert names == [("tok_0" + ("ab" * 13)[:25],), ("tok_0" + ("cd" * 13)[:25],)]
+    raw.close()
