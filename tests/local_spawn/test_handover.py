@@ -1,19 +1,29 @@
-"""Between provider and supervisor: an order that nobody waits for any more must not execute."""
+"""Between provider and supervisor: an order executes once, and not when nobody waits for it any more."""
 
+import array
 import asyncio
+import fcntl
 import socket
-from collections.abc import AsyncIterator
+import termios
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.local_spawn.driver import new_id, until
 from tyrum_local_spawn.crew import Crew
 from tyrum_local_spawn.ids import OperationId
-from tyrum_local_spawn.link import NotStarted, Started, SupervisorLink
+from tyrum_local_spawn.link import NotStarted, Started, SupervisorEnded, SupervisorLink
+from tyrum_local_spawn.run import Run, StartRequest
+from tyrum_local_spawn.runs import Runs
+from tyrum_local_spawn.settings import read_settings
 from tyrum_local_spawn.store import RunRecord, Store
 from tyrum_local_spawn.supervision.order import FileOrder, Order
 from tyrum_local_spawn.supervision.record import Cause, ExitRecord, Refusal, Tombstone
+from tyrum_local_spawn.supervision.spawner import IDLE_SUPERVISORS
 
 
 @pytest.fixture
@@ -100,3 +110,81 @@ async def test_a_record_beats_a_late_promise(shop: tuple[Store, Crew], tmp_path:
     assert store.entomb(OperationId(begun.operation_id)) is None
     await link.over()
     assert [end.exit_code for end in ends] == [0]
+
+
+@pytest.fixture
+async def runs(shop: tuple[Store, Crew]) -> AsyncIterator[Runs]:
+    """Yield what begins runs in that state directory."""
+    store, crew = shop
+    runs = Runs(store, crew, read_settings({"run_as": "gateway_user"}))
+    await runs.load()
+    yield runs
+    await runs.shutdown(0)
+
+
+async def test_an_order_in_the_hands_of_killed_supervisors_goes_to_another(
+    shop: tuple[Store, Crew], runs: Runs, tmp_path: Path
+) -> None:
+    """Supervisors killed with an order in hand, before they recorded it, cost the caller nothing."""
+    run = begun_and_interrupted(shop, runs, tmp_path)
+    async with asyncio.timeout(30):
+        await runs.begun(run, linger=30)
+    assert run.end is not None
+    assert (run.end.cause, run.end.exit_code) == (Cause.EXITED, 0)
+    assert (tmp_path / "ran").read_text() == "once\n"
+
+
+async def test_an_order_with_a_record_goes_to_no_other_supervisor(
+    shop: tuple[Store, Crew], runs: Runs, tmp_path: Path
+) -> None:
+    """What stands under the operation's name when its supervisor ends is judged, never begun again."""
+    run = begun_and_interrupted(shop, runs, tmp_path, recorded=True)
+    async with asyncio.timeout(30):
+        await run.settled.wait()
+    assert run.damage is not None
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_an_end_with_the_order_unread_is_an_end(tmp_path: Path) -> None:
+    """The kernel reports a reset instead of an end of file when the order was not read; both are the end."""
+    ours, theirs = socket.socketpair()
+    link = SupervisorLink(ours, print)
+    link.give(order(tmp_path, "exit 0"))
+    theirs.close()
+    with pytest.raises(SupervisorEnded):
+        await link.outcome()
+
+
+def begun_and_interrupted(
+    shop: tuple[Store, Crew], runs: Runs, workspace: Path, *, recorded: bool = False
+) -> Run:
+    """Begin a run and kill its supervisor before it has the whole order, whose rest needs the event loop."""
+    store, crew = shop
+    assert crew._process is not None
+    spawner = psutil.Process(crew._process.pid)
+    _wait_for(lambda: len(spawner.children()) == IDLE_SUPERVISORS)
+    whole = replace(order(workspace, "cat > /dev/null; echo once >> ran"), stdin=bytes(4 << 20))
+    run = runs.begin(StartRequest(whole, required_claims=(), durable=False))
+    assert run.link is not None
+    channel = run.link._channel
+    _wait_for(lambda: _unread(channel) == 0)
+    if recorded:
+        (store.runs / run.operation_id).mkdir()
+    for supervisor in spawner.children():
+        supervisor.kill()
+    return run
+
+
+def _unread(channel: socket.socket) -> int:
+    """Return the size of what was sent and not yet received."""
+    size = array.array("i", [0])
+    fcntl.ioctl(channel, termios.TIOCOUTQ, size)
+    return size[0]
+
+
+def _wait_for(holds: Callable[[], bool]) -> None:
+    """Poll until a condition holds, without letting the event loop run."""
+    give_up = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < give_up
+        time.sleep(0.005)

@@ -72,21 +72,33 @@ class Crew:
             if self._stopping:
                 return
             _log.error("the spawner ended with status %d and is started again", status)
+            await self._start_again()
+
+    async def _start_again(self) -> None:
+        while not self._stopping:
             await asyncio.sleep(_RESTART_SECONDS)
-            await self.start()
+            try:
+                await self.start()
+            except OSError as error:
+                _log.error("the spawner cannot be started: %s", error)
+            else:
+                return
 
     def summon(self, order: Order, on_end: Callable[[ExitRecord], None]) -> SupervisorLink | None:
         """Give an order to an idle supervisor, as soon as there is one; the link tells what comes of it.
 
         `on_end` gets the durable record of a run that was started.
 
-        None while the queue of orders is full: supervisors are on their way.
+        None while the queue of orders is full, or a spawner that ended is being replaced: supervisors are on
+        their way.
 
         Raises:
-            Broken: there is no spawner.
+            Broken: there is no spawner, and none will be started.
         """
         if self._control is None:
-            raise Broken("the spawner is not running")
+            if self._stopping:
+                raise Broken("the spawner is not running")
+            return None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         link = SupervisorLink(ours, on_end)
         with theirs:
@@ -95,9 +107,9 @@ class Crew:
                 socket.send_fds(self._control, [b"R"], [theirs.fileno()])
             except OSError as error:
                 link.close()
-                if isinstance(error, BlockingIOError):
+                if isinstance(error, (BlockingIOError, BrokenPipeError, ConnectionResetError)):
                     return None
-                raise Broken("the spawner is not running") from error
+                raise Broken("no supervisor can be reached") from error
         return link
 
     async def stop(self) -> None:

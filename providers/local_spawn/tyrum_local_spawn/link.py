@@ -22,6 +22,10 @@ class SupervisorGone(Exception):
     """The supervisor does not answer any more: the run has ended, or its record must be asked."""
 
 
+class SupervisorEnded(SupervisorGone):
+    """No process holds the other end any more: what is not recorded by now never will be."""
+
+
 @dataclass(frozen=True, slots=True)
 class Started:
     """The command executes."""
@@ -72,6 +76,7 @@ class SupervisorLink:
         self._reads: dict[int, asyncio.Future[Chunk]] = {}
         self._next_request = 0
         self._gone = False
+        self._ended = False
         self._loop.add_reader(channel, self._receive)
 
     def give(self, order: Order) -> None:
@@ -82,11 +87,12 @@ class SupervisorLink:
         """Return what became of the order.
 
         Raises:
-            SupervisorGone: it ended without a word; whether the command ran is for the records to say.
+            SupervisorEnded: it ended without a word; whether the command ran is for the records to say.
+            SupervisorGone: the link was closed on this side, and a supervisor may still be there.
         """
         outcome = await self._outcome
         if outcome is None:
-            raise SupervisorGone
+            raise SupervisorEnded if self._ended else SupervisorGone
         return outcome
 
     async def over(self) -> None:
@@ -140,8 +146,12 @@ class SupervisorLink:
             data = self._channel.recv(_RECEIVE_BYTES)
         except BlockingIOError:
             return
+        except ConnectionResetError:
+            data = b""  # the last holder of the other end closed it with some of the order unread
         except OSError:
-            data = b""
+            self.close()
+            return
+        self._ended = not data
         try:
             for frame in self._splitter.feed(data):
                 if not self._gone:

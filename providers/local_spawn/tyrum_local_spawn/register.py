@@ -121,6 +121,10 @@ class Register:
         run.begun.set()
         run.settled.set()
 
+    async def recorded(self, run: Run) -> bool:
+        """Tell whether the operation has a record; without one its command has not executed."""
+        return await asyncio.to_thread(self._store.has_record, run.operation_id)
+
     async def settle(self, run: Run) -> None:
         """Ask the disk how a run ended whose supervisor does not say it any more."""
         try:

@@ -17,7 +17,7 @@ from tyrum_local_spawn.admission import Admission, failure_of
 from tyrum_local_spawn.crew import Crew
 from tyrum_local_spawn.failures import Broken, Damaged, Failure, Reused
 from tyrum_local_spawn.ids import OperationId, ProcessId
-from tyrum_local_spawn.link import NotStarted, Started, SupervisorGone, SupervisorLink
+from tyrum_local_spawn.link import NotStarted, Started, SupervisorEnded, SupervisorGone, SupervisorLink
 from tyrum_local_spawn.register import Register
 from tyrum_local_spawn.run import Run, RunView, StartRequest
 from tyrum_local_spawn.settings import Settings
@@ -26,6 +26,8 @@ from tyrum_local_spawn.supervision.order import Order
 from tyrum_local_spawn.supervision.record import Cause, Refusal
 
 _START_SECONDS: Final = 9.0
+_SUPERVISORS: Final = 3
+"""How many supervisors get an order, one after the other, when each ends before it records anything."""
 _FULL_SECONDS: Final = 0.005
 """How long a start waits before it looks again whether the spawner takes more orders."""
 _SOFT_END_SECONDS: Final = 1.0
@@ -81,7 +83,7 @@ class Runs:
             run_as=self._settings.run_as,
         )
         run = Run(operation_id, ProcessId(order.process_id), digest)
-        run.link = self._crew.summon(order, functools.partial(self.register.conclude, run))
+        run.link = self._summon(run, order)
         self.register.adopt(run)
         self._spawn(self._live(run, order, run.link))  # it goes on when the caller leaves
         return run
@@ -148,10 +150,19 @@ class Runs:
         """Return what became of an order; None when its supervisor ended, or was hung up on, silently."""
         try:
             async with asyncio.timeout(_START_SECONDS):
-                while link is None:
-                    await asyncio.sleep(_FULL_SECONDS)
-                    link = run.link = self._crew.summon(order, functools.partial(self.register.conclude, run))
-                return await link.outcome()
+                for left in reversed(range(_SUPERVISORS)):
+                    while link is None:
+                        await asyncio.sleep(_FULL_SECONDS)
+                        link = run.link = self._summon(run, order)
+                    try:
+                        return await link.outcome()
+                    except SupervisorEnded:
+                        # The record comes before the execution, and who could still make it has ended: while
+                        # there is none, the order has had no effect and another supervisor may have it.
+                        if not left or await self.register.recorded(run):
+                            return None
+                        _log.warning("a supervisor ended with an order; another gets it")
+                        link = None
         except Broken:
             self.register.forget(run)
             raise
@@ -159,7 +170,10 @@ class Runs:
             # A supervisor that still gets this order sees the closed link before it executes anything.
             if link is not None:
                 link.close()
-            return None
+        return None
+
+    def _summon(self, run: Run, order: Order) -> SupervisorLink | None:
+        return self._crew.summon(order, functools.partial(self.register.conclude, run))
 
     def cancel(self, process_id: ProcessId, grace: float | None) -> RunView:
         """Ask for the end of a run and return its state at that moment; without `grace` the start's counts.

@@ -232,6 +232,16 @@ class Store:
         finally:
             os.close(fd)
 
+    def has_record(self, operation_id: OperationId) -> bool:
+        """Tell whether something stands under the operation's name, or that cannot be told."""
+        try:
+            (self.runs / operation_id).lstat()
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        return True
+
     def has_space(self, wanted: int) -> bool:
         """Tell whether the disk has room for one more record and `wanted` bytes."""
         free = os.statvfs(self.runs)
