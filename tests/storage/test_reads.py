@@ -94,6 +94,8 @@ _WALKS = {
     "NEWEST_CONVERSATIONS",
     "NEWEST_BINDINGS",
     "UNFINISHED",
+    # The table itself, from its end: its key is the number of the row.
+    "AUDIT_HEAD",
 }
 
 
