@@ -38,11 +38,14 @@ class Engine:
         self._ids = ids
         self._turn_time = limits.turn_time.total_seconds()
         self._interrupts = Interrupts()
+        self._concurrent = limits.concurrent_turns
         self._slots = asyncio.Semaphore(limits.concurrent_turns)
+        self._left = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._draining = False
         self._active: set[ConversationId] = set()
         self._again: set[ConversationId] = set()
         self.turns = Turns(store=store, clock=clock, streams=streams, limits=limits)
@@ -76,9 +79,22 @@ class Engine:
             for task in self._tasks:
                 task.cancel()
 
+    def drain(self) -> None:
+        """Begin nothing more: turns in work go on to their rest, what is queued or answered stays."""
+        self._draining = True
+
     async def idle(self) -> None:
         """Return when no conversation is in work; used to drain."""
         await self._idle.wait()
+
+    async def has_room(self) -> None:
+        """Return when a conversation that is woken would find a free slot soon.
+
+        For who wakes many at once, so that they do not stand in the way of everybody else.
+        """
+        while len(self._active) > self._concurrent:
+            self._left.clear()
+            await self._left.wait()
 
     def wake(self, conversation_id: ConversationId) -> None:
         """Note that the conversation has work."""
@@ -102,14 +118,12 @@ class Engine:
 
     async def _serve(self, conversation_id: ConversationId, *, recovered: bool) -> None:
         try:
-            while True:
+            while not self._draining:
                 self._again.discard(conversation_id)
                 try:
-                    turn = await self._store.next_turn(conversation_id)
-                    if turn is not None and not isinstance(work(turn), Rest):
-                        async with self._slots:
-                            await self._drive(turn, recovered=recovered)
-                    elif conversation_id not in self._again:
+                    async with self._slots:
+                        rests = await self._take_up(conversation_id, recovered=recovered)
+                    if rests and conversation_id not in self._again:
                         return
                     recovered = False
                 except StateUnusable as error:
@@ -119,13 +133,24 @@ class Engine:
                     recovered = True
         finally:
             self._active.discard(conversation_id)
+            self._left.set()
             if not self._active:
                 self._idle.set()
 
+    async def _take_up(self, conversation_id: ConversationId, *, recovered: bool) -> bool:
+        """Work on the conversation's next turn; return whether there was nothing to do."""
+        turn = await self._store.next_turn(conversation_id)
+        if turn is None or isinstance(work(turn), Rest):
+            return True
+        if not self._draining:
+            await self._drive(turn, recovered=recovered)
+        return False
+
     async def _drive(self, turn: Turn, *, recovered: bool) -> None:
         try:
-            async with asyncio.timeout(self._turn_time) as bound:
-                await self._runner.drive(turn, recovered=recovered)
+            with self._interrupts.working(turn.turn_id):
+                async with asyncio.timeout(self._turn_time) as bound:
+                    await self._runner.drive(turn, recovered=recovered)
         except StateUnusable:
             raise
         except Exception:
@@ -155,3 +180,6 @@ class Engine:
             await job
         except TyrumError as error:
             log.warning("follow_up_failed", reason=error.public, **error.context)
+        except Exception:
+            # What follows a commit is best effort: it must not take the gateway down.
+            log.exception("follow_up_broken")

@@ -4,7 +4,6 @@ Invariants: operation and binding are committed before a tool executes; a call f
 is asked about and never repeated; an attempt of the model found begun after a restart is given up.
 """
 
-import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -116,12 +115,12 @@ class TurnRunner:
 
     async def _generate(self, turn: Turn, past: Past) -> tuple[Turn, Launched | None]:
         text = StepText()
+        seconds = self._limits.step_time.total_seconds()
         try:
-            event = await self._interrupts.run(turn.turn_id, self._attempt(turn, past, text))
+            event = await self._interrupts.run(turn.turn_id, self._attempt(turn, past, text), seconds=seconds)
         except Interrupted:
             return await self._reload(turn), None
         except TimeoutError:
-            seconds = self._limits.step_time.total_seconds()
             event = self._failed(turn, text, f"the model did not finish within {seconds:g} s", retryable=True)
         except ModelUnavailable as unavailable:
             log.warning(
@@ -129,6 +128,7 @@ class TurnRunner:
             )
             event = self._failed(turn, text, unavailable.public, retryable=unavailable.retryable)
         finally:
+            text.close()
             self._streams.attempt_over(turn.conversation_id)
         return await self._progress(turn, event)
 
@@ -139,21 +139,20 @@ class TurnRunner:
             operator_instructions=self._agent.instructions, window=window, tools=self._agent.exposed()
         )
         attempt = Attempt(turn.turn_id, turn.step, turn.attempt)
-        async with asyncio.timeout(self._limits.step_time.total_seconds()):
-            async with aclosing(self._agent.model.generate(prompt)) as events:
-                async for event in events:
-                    match event:
-                        case TextDelta(""):
-                            pass  # nothing to publish, and nothing that a bound in bytes would count
-                        case TextDelta(emitted):
-                            new = _well_formed(emitted)
-                            text.add(new)
-                            self._streams.delta(turn.conversation_id, attempt, new)
-                        case StepEnd(requests):
-                            readable = [_readable(item) for item in requests]
-                            require_few(readable)
-                            calls = await self._proposals.decide(turn, readable)
-                            return StepGenerated(turn.step, turn.attempt, str(text), calls)
+        async with aclosing(self._agent.model.generate(prompt)) as events:
+            async for event in events:
+                match event:
+                    case TextDelta(""):
+                        pass  # nothing to publish, and nothing that a bound in bytes would count
+                    case TextDelta(emitted):
+                        new = _well_formed(emitted)
+                        text.add(new)
+                        self._streams.delta(turn.conversation_id, attempt, new)
+                    case StepEnd(requests):
+                        readable = [_readable(item) for item in requests]
+                        require_few(readable)
+                        calls = await self._proposals.decide(turn, readable)
+                        return StepGenerated(turn.step, turn.attempt, str(text), calls)
         raise ModelUnavailable("the model's answer broke off", retryable=True)
 
     def _failed(self, turn: Turn, text: StepText, reason: str, *, retryable: bool) -> TurnEvent:

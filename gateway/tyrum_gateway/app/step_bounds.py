@@ -23,13 +23,21 @@ class StepText:
     def __init__(self) -> None:
         self._parts: list[str] = []
         self._size = 0
+        self._closed = False
+
+    def close(self) -> None:
+        """Take nothing more: the attempt is over, whether or not its model knows."""
+        self._closed = True
 
     def add(self, text: str) -> None:
         """Append text.
 
         Raises:
-            ModelUnavailable: The step says more than `MAX_TEXT_BYTES`; what came before is kept.
+            ModelUnavailable: The step says more than `MAX_TEXT_BYTES`, and what came before is kept; or the
+                attempt is over.
         """
+        if self._closed:
+            raise ModelUnavailable("the attempt is over", retryable=False)
         self._size += len(text.encode())
         if self._size > MAX_TEXT_BYTES:
             raise ModelUnavailable(

@@ -9,6 +9,7 @@ from functools import partial
 
 import structlog
 
+from tyrum_gateway.app.engine import Engine
 from tyrum_gateway.bootstrap.compose import Composition, Seams, compose
 from tyrum_gateway.bootstrap.state_directory import (
     StateDirectory,
@@ -59,7 +60,10 @@ async def serve(
     ready: Callable[[Serving], None],
     seams: Seams | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then drain.
+    """Serve until SIGTERM or SIGINT, then drain; a second signal ends the draining.
+
+    Turns in work get `DRAIN_SECONDS` to reach a durable rest; whatever is left then, and every turn that
+    waits or is queued, is continued from its rows by the next gateway.
 
     Args:
         settings: The operator's configuration, bound to a state directory.
@@ -120,10 +124,15 @@ async def _run(
     announce: Callable[[Sequence[str]], contextlib.AbstractContextManager[None]],
     ready: Callable[[Serving], None],
 ) -> None:
-    terminated, stopping, started = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    terminated, hurried = asyncio.Event(), asyncio.Event()
+    stopping, started = asyncio.Event(), asyncio.Event()
+
+    def signalled() -> None:
+        (hurried if terminated.is_set() else terminated).set()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, terminated.set)
+        loop.add_signal_handler(number, signalled)
     async with asyncio.TaskGroup() as group:
         group.create_task(parts.engine.run(started, stopping))
         expiry = group.create_task(parts.approvals.expire())
@@ -138,14 +147,23 @@ async def _run(
             await terminated.wait()
         log.info("draining")
         parts.chat.drain()
+        parts.engine.drain()
         await server.drain()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_SECONDS):
-                await parts.engine.idle()
+        rested = await _rest(parts.engine, hurried)
+        log.info("drained", rested=rested, hurried=hurried.is_set())
         parts.streams.close()
-        await server.stop(GRACE_SECONDS)
+        await server.stop(0 if hurried.is_set() else GRACE_SECONDS)
         expiry.cancel()
         stopping.set()
+
+
+async def _rest(engine: Engine, hurried: asyncio.Event) -> bool:
+    """Let turns in work reach a durable rest until time is up or somebody hurries; tell whether all did."""
+    rest, hurry = asyncio.ensure_future(engine.idle()), asyncio.ensure_future(hurried.wait())
+    await asyncio.wait([rest, hurry], timeout=DRAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    rest.cancel()
+    hurry.cancel()
+    return rest.done()
 
 
 def _problems_of(settings: Settings, status: ProviderStatus) -> list[str]:
