@@ -129,10 +129,12 @@ async def test_next_turn_is_the_oldest_unfinished(store: SqliteStore) -> None:
 
 
 async def test_unfinished_lists_conversations_with_work(store: SqliteStore) -> None:
-    """At start the gateway finds conversations that are queued or running, and no others."""
+    """At start the gateway finds conversations whose next turn is queued or running, and no others."""
     queued = (await store.accept(message())).turn
     active = await running(store)
-    await asked(store)
+    waiting, _ = await asked(store)
+    await store.accept(message(conversation_id=waiting.conversation_id))
+    await store.accept(message(conversation_id=active.conversation_id))
     await store.commit(finish(await running(store)))
     assert list(await store.unfinished()) == sorted([queued.conversation_id, active.conversation_id])
 

@@ -100,7 +100,7 @@ class Store(Protocol):
         ...
 
     async def unfinished(self) -> Sequence[ConversationId]:
-        """List conversations with a turn that is queued or running, for the start of the gateway."""
+        """List conversations whose next turn is queued or running, for the start of the gateway."""
         ...
 
     async def window(self, turn: Turn, size: int) -> Window:

@@ -231,12 +231,23 @@ _next = (
 )
 NEXT_TURN = _compile(_turn_with_calls.where(turns.c.turn_id == _next))
 
+_before = turns.alias("before")
 UNFINISHED = _compile(
     select(turns.c.conversation_id)
-    .distinct()
-    .where(turns.c.ended_at.is_(None), turns.c.state != literal_column("'waiting_approval'"))
+    .where(
+        turns.c.ended_at.is_(None),
+        turns.c.state != literal_column("'waiting_approval'"),
+        ~select(_before.c.turn_id)
+        .where(
+            _before.c.conversation_id == turns.c.conversation_id,
+            _before.c.ended_at.is_(None),
+            _before.c.number < turns.c.number,
+        )
+        .exists(),
+    )
     .order_by(turns.c.conversation_id)
 )
+"""Conversations whose next turn has work: one that waits holds back those behind it."""
 
 _with_content = select(
     events.c.conversation_id,
