@@ -47,6 +47,10 @@ class Seams:
     """Opens the durable truth."""
     tools: Mapping[str, Tool] = field(default_factory=dict)
     """Tools beside the configured ones."""
+    around_model: Callable[[Model], Model] = lambda model: model
+    """Wraps the configured model, or takes its place."""
+    around_tool: Callable[[Tool], Tool] = lambda tool: tool
+    """Wraps each configured tool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +102,12 @@ def compose(
     chosen = settings.agents["default"]
     agent = Agent(
         instructions=chosen.instructions,
-        model=_model(settings.models[chosen.model]),
+        model=seams.around_model(_model(settings.models[chosen.model])),
         policy=settings.policies[chosen.policy],
-        tools={**_tools(settings, chosen, host, vault), **seams.tools},
+        tools={
+            **{name: seams.around_tool(tool) for name, tool in _tools(settings, chosen, host, vault).items()},
+            **seams.tools,
+        },
     )
     limits = _limits(settings)
     engine = Engine(agent=agent, store=store, clock=clock, ids=ids, streams=streams, limits=limits)
