@@ -4,6 +4,7 @@ Invariants: operation and binding are committed before a tool executes; a call f
 is asked about and never repeated; an attempt of the model found begun after a restart is given up.
 """
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any, assert_never
 import structlog
 
 from tyrum_gateway.app.agent import Agent, EngineLimits
+from tyrum_gateway.app.backoff import pause_seconds
 from tyrum_gateway.app.interrupt import Interrupted, Interrupts
 from tyrum_gateway.app.past import Past
 from tyrum_gateway.app.proposals import AskAgain, Barred, Proposals, Ready
@@ -121,16 +123,21 @@ class TurnRunner:
         except Interrupted:
             return await self._reload(turn), None
         except TimeoutError:
-            event = self._failed(turn, text, f"the model did not finish within {seconds:g} s", retryable=True)
+            late = ModelUnavailable(f"the model did not finish within {seconds:g} s", retryable=True)
+            event = self._failed(turn, text, late)
         except ModelUnavailable as unavailable:
-            log.warning(
-                "model_unavailable", turn=turn.turn_id, reason=unavailable.public, **unavailable.context
-            )
-            event = self._failed(turn, text, unavailable.public, retryable=unavailable.retryable)
+            event = self._failed(turn, text, unavailable)
         finally:
             text.close()
             self._streams.attempt_over(turn.conversation_id)
-        return await self._progress(turn, event)
+        turn, launched = await self._progress(turn, event)
+        if isinstance(event, StepFailed) and isinstance(work(turn), Generate):
+            pause = asyncio.sleep(pause_seconds(event.attempt, event.retry_after))
+            try:
+                await self._interrupts.run(turn.turn_id, pause)
+            except Interrupted:
+                return await self._reload(turn), None
+        return turn, launched
 
     async def _attempt(self, turn: Turn, past: Past, text: StepText) -> TurnEvent:
         """Ask the model; what it emits is appended to `text` as it comes."""
@@ -148,15 +155,24 @@ class TurnRunner:
                         new = _well_formed(emitted)
                         text.add(new)
                         self._streams.delta(turn.conversation_id, attempt, new)
-                    case StepEnd(requests):
+                    case StepEnd(requests, usage):
                         readable = [_readable(item) for item in requests]
                         require_few(readable)
                         calls = await self._proposals.decide(turn, readable)
-                        return StepGenerated(turn.step, turn.attempt, str(text), calls)
+                        return StepGenerated(turn.step, turn.attempt, str(text), calls, usage)
         raise ModelUnavailable("the model's answer broke off", retryable=True)
 
-    def _failed(self, turn: Turn, text: StepText, reason: str, *, retryable: bool) -> TurnEvent:
-        return StepFailed(turn.step, turn.attempt, str(text), reason, retryable=retryable)
+    def _failed(self, turn: Turn, text: StepText, why: ModelUnavailable) -> TurnEvent:
+        log.warning("model_unavailable", turn=turn.turn_id, reason=why.public, **why.context)
+        return StepFailed(
+            turn.step,
+            turn.attempt,
+            str(text),
+            why.public,
+            retryable=why.retryable,
+            retry_after=why.retry_after,
+            usage=why.usage,
+        )
 
     async def _progress(
         self, turn: Turn, *events: TurnEvent, results: dict[CallId, ProcessResult] | None = None

@@ -13,6 +13,9 @@
     ├── Draining             the caller retries after the restart
     ├── ProviderUnavailable  the operator looks at the provider
     ├── ModelUnavailable     the operator looks at the model
+    │   ├── AnswerCutOff     the operator raises `max_output_tokens`
+    │   ├── AnswerRefused    the user asks for something else
+    │   └── PromptTooLong    the user begins a new conversation
     ├── StateUnusable        the operator looks at the state directory
     └── KernelBug            somebody reports the incident
 
@@ -21,6 +24,9 @@ the log. `TABLE` is the one mapping to wire reasons, gRPC codes and exit codes.
 """
 
 from dataclasses import dataclass
+from datetime import timedelta
+
+from tyrum_gateway.domain.usage import UNKNOWN, Usage
 
 
 class TyrumError(Exception):
@@ -87,12 +93,39 @@ class ProviderUnavailable(TyrumError):
 class ModelUnavailable(TyrumError):
     """The model could not produce a step.
 
-    `emitted` tells whether text had already reached a client: such an attempt is never repeated silently.
+    Args:
+        public: Says what happened, never in the words of the model's server.
+        retryable: Whether another attempt may help. Text that was emitted before rules one out in any case.
+        retry_after: How long the model's server asks to be left alone.
+        usage: What the attempt is known to have used.
+        context: For the log.
     """
 
-    def __init__(self, public: str, *, retryable: bool, **context: str) -> None:
+    def __init__(
+        self,
+        public: str,
+        *,
+        retryable: bool,
+        retry_after: timedelta | None = None,
+        usage: Usage = UNKNOWN,
+        **context: str,
+    ) -> None:
         super().__init__(public, **context)
         self.retryable = retryable
+        self.retry_after = retry_after
+        self.usage = usage
+
+
+class AnswerCutOff(ModelUnavailable):
+    """The model used up what one step may say."""
+
+
+class AnswerRefused(ModelUnavailable):
+    """The model, or a filter at its server, declined to answer."""
+
+
+class PromptTooLong(ModelUnavailable):
+    """The prompt, or prompt and answer together, do not fit the model's context."""
 
 
 class StateUnusable(TyrumError):

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from tyrum_gateway.domain.ids import CallId
 from tyrum_gateway.domain.policy import Effect
+from tyrum_gateway.domain.usage import UNKNOWN, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ class StepEnd:
     """The protocol's terminal event: the step is complete."""
 
     calls: tuple[CallRequest, ...]
+    usage: Usage = UNKNOWN
 
 
 ModelEvent = TextDelta | StepEnd

@@ -1,6 +1,7 @@
 """What can happen to a turn, and what follows from it."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from tyrum_gateway.domain import transcript
 from tyrum_gateway.domain.approval import Approval, Outcome
@@ -8,6 +9,7 @@ from tyrum_gateway.domain.ids import ApprovalId, BindingId, CallId, OperationId,
 from tyrum_gateway.domain.policy import Verdict
 from tyrum_gateway.domain.states import CallState
 from tyrum_gateway.domain.turn import Call, Turn
+from tyrum_gateway.domain.usage import UNKNOWN, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class StepGenerated:
     attempt: int
     text: str
     calls: tuple[ProposedCall, ...]
+    usage: Usage = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,9 @@ class StepFailed:
     """What had been emitted."""
     reason: str
     retryable: bool
+    retry_after: timedelta | None = None
+    """How long the model's server asks to be left alone; for whoever begins the next attempt."""
+    usage: Usage = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

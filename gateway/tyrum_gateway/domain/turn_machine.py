@@ -39,6 +39,7 @@ from tyrum_gateway.domain.turn_events import (
     Transition,
     TurnEvent,
 )
+from tyrum_gateway.domain.usage import UNKNOWN, Usage
 
 
 def advance(turn: Turn, event: TurnEvent, limits: TurnLimits) -> Transition:
@@ -55,13 +56,13 @@ def advance(turn: Turn, event: TurnEvent, limits: TurnLimits) -> Transition:
             return Transition(replace(turn, state=TurnState.RUNNING, step=1, attempt=1), ())
         case StepGenerated():
             _require(turn, Generate(event.step, event.attempt), event)
-            return _generated(turn, event, limits)
+            return _generated(_with_usage(turn, event.usage), event, limits)
         case StepFailed():
             _require(turn, Generate(event.step, event.attempt), event)
-            return _step_failed(turn, event, limits)
+            return _step_failed(_with_usage(turn, event.usage), event, limits)
         case AttemptLost():
             _require(turn, Generate(turn.step, turn.attempt), event)
-            return _next_attempt(turn, event.reason, limits)
+            return _next_attempt(_with_usage(turn, UNKNOWN), event.reason, limits)
         case CallBegun():
             return _begun(turn, event)
         case CallEnded():
@@ -288,6 +289,15 @@ def _resolved(approval: Approval) -> transcript.ApprovalResolved:
         resolution.resolved_by,
         resolution.method,
         resolution.reason,
+    )
+
+
+def _with_usage(turn: Turn, usage: Usage) -> Turn:
+    return replace(
+        turn,
+        input_tokens=turn.input_tokens + (usage.input_tokens or 0),
+        output_tokens=turn.output_tokens + (usage.output_tokens or 0),
+        usage_complete=turn.usage_complete and usage.complete,
     )
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncGenerator, Sequence
 
 from tyrum_gateway.domain.model import CallRequest, ModelEvent, Prompt, StepEnd, TextDelta, ToolOutput
+from tyrum_gateway.domain.usage import NOTHING
 from tyrum_gateway.models.directive import Command, ShellText, parse_run
 from tyrum_gateway.models.reading import last_user_text, offered, outputs
 
@@ -32,7 +33,7 @@ class OfflineModel:
             if number:
                 await asyncio.sleep(_PACE)
             yield TextDelta(piece)
-        yield StepEnd(calls)
+        yield StepEnd(calls, NOTHING)
 
 
 def _step(prompt: Prompt) -> tuple[str, tuple[CallRequest, ...]]:
