@@ -4,6 +4,7 @@ Invariant: every reading statement finds its rows by an index and returns a boun
 from outside is ever part of a statement.
 """
 
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -43,16 +44,21 @@ class Statement:
         """Complete the caller's values."""
         return {**self.constants, **values} if self.constants else values
 
+    def run(self, connection: sqlite3.Connection, values: Mapping[str, Any]) -> sqlite3.Cursor:
+        """Execute it on the writing connection."""
+        return connection.execute(self.sql, self.parameters(values))
 
-def _compile(statement: ClauseElement) -> Statement:
-    compiled = statement.compile(dialect=_DIALECT)
-    assert isinstance(compiled, SQLCompiler)
-    constants = {name: bind.value for name, bind in compiled.binds.items() if not bind.required}
-    return Statement(str(compiled), constants)
+
+def compiled(statement: ClauseElement) -> Statement:
+    """Compile a statement whose parameters are all named."""
+    compiler = statement.compile(dialect=_DIALECT)
+    assert isinstance(compiler, SQLCompiler)
+    constants = {name: bind.value for name, bind in compiler.binds.items() if not bind.required}
+    return Statement(str(compiler), constants)
 
 
 def _insert(table: Table) -> Statement:
-    return _compile(insert(table).values({column.name: bindparam(column.name) for column in table.columns}))
+    return compiled(insert(table).values({column.name: bindparam(column.name) for column in table.columns}))
 
 
 _size: BindParameter[int] = bindparam("size")
@@ -66,13 +72,13 @@ INSERT_APPROVAL = _insert(approvals)
 INSERT_EVIDENCE = _insert(evidence)
 INSERT_EVENT = _insert(events)
 INSERT_AUDIT = _insert(audit)
-AUDIT_HEAD = _compile(
+AUDIT_HEAD = compiled(
     select(audit.c.sequence, audit.c.hash).order_by(audit.c.sequence.desc()).limit(literal_column("1"))
 )
 INSERT_PRINCIPAL = _insert(principals)
 
 _call = insert(calls).values({column.name: bindparam(column.name) for column in calls.columns})
-SAVE_CALL = _compile(
+SAVE_CALL = compiled(
     _call.on_conflict_do_update(
         index_elements=[calls.c.call_id],
         set_={
@@ -85,7 +91,7 @@ SAVE_CALL = _compile(
 _checkpoint = insert(checkpoints).values(
     {column.name: bindparam(column.name) for column in checkpoints.columns}
 )
-SAVE_CHECKPOINT = _compile(
+SAVE_CHECKPOINT = compiled(
     _checkpoint.on_conflict_do_update(
         index_elements=[checkpoints.c.conversation_id],
         set_={name: _checkpoint.excluded[name] for name in ("through_turn", "summary")},
@@ -93,14 +99,14 @@ SAVE_CHECKPOINT = _compile(
 )
 
 _token = insert(tokens).values({column.name: bindparam(column.name) for column in tokens.columns})
-SAVE_TOKEN = _compile(
+SAVE_TOKEN = compiled(
     _token.on_conflict_do_update(
         index_elements=[tokens.c.token_sha256],
         set_={"revoked_at": None, "expires_at": None},
         where=tokens.c.principal_id == _token.excluded.principal_id,
     )
 )
-REVOKE_OTHER_TOKENS = _compile(
+REVOKE_OTHER_TOKENS = compiled(
     tokens.update()
     .where(
         tokens.c.principal_id == bindparam("owner"),
@@ -110,7 +116,7 @@ REVOKE_OTHER_TOKENS = _compile(
     .values(revoked_at=bindparam("at"))
 )
 
-OPEN_TURN = _compile(
+OPEN_TURN = compiled(
     conversations.update()
     .where(conversations.c.conversation_id == bindparam("conversation"))
     .values(
@@ -122,14 +128,14 @@ OPEN_TURN = _compile(
 )
 """Takes one sequence and one turn number."""
 
-TAKE_SEQUENCES = _compile(
+TAKE_SEQUENCES = compiled(
     conversations.update()
     .where(conversations.c.conversation_id == bindparam("conversation"))
     .values(last_sequence=conversations.c.last_sequence + bindparam("count"), updated_at=bindparam("at"))
     .returning(conversations.c.last_sequence)
 )
 
-MOVE_TURN = _compile(
+MOVE_TURN = compiled(
     turns.update()
     .where(turns.c.turn_id == bindparam("turn"), turns.c.version == bindparam("expected"))
     .values(
@@ -145,7 +151,7 @@ MOVE_TURN = _compile(
 )
 """The comparison that guards every transition."""
 
-RESOLVE_APPROVAL = _compile(
+RESOLVE_APPROVAL = compiled(
     approvals.update()
     .where(approvals.c.approval_id == bindparam("approval"), approvals.c.outcome.is_(None))
     .values(
@@ -165,19 +171,19 @@ RESOLVE_APPROVAL = _compile(
     )
 )
 
-REQUEST = _compile(
+REQUEST = compiled(
     select(turns.c.turn_id, turns.c.sequence, turns.c.request_digest).where(
         turns.c.principal_id == bindparam("principal"), turns.c.request_id == bindparam("request")
     )
 )
 
-COUNT_UNFINISHED = _compile(
+COUNT_UNFINISHED = compiled(
     select(func.count().label("unfinished")).where(
         turns.c.conversation_id == bindparam("conversation"), turns.c.ended_at.is_(None)
     )
 )
 
-PRINCIPAL_BY_NAME = _compile(
+PRINCIPAL_BY_NAME = compiled(
     select(principals.c.principal_id).where(principals.c.name == bindparam("wanted"))
 )
 
@@ -221,7 +227,7 @@ _turn_with_calls = (
     )
     .order_by(calls.c.position)
 )
-TURN = _compile(_turn_with_calls.where(turns.c.turn_id == bindparam("turn")))
+TURN = compiled(_turn_with_calls.where(turns.c.turn_id == bindparam("turn")))
 _next = (
     select(turns.c.turn_id)
     .where(turns.c.conversation_id == bindparam("conversation"), turns.c.ended_at.is_(None))
@@ -229,10 +235,10 @@ _next = (
     .limit(literal_column("1"))
     .scalar_subquery()
 )
-NEXT_TURN = _compile(_turn_with_calls.where(turns.c.turn_id == _next))
+NEXT_TURN = compiled(_turn_with_calls.where(turns.c.turn_id == _next))
 
 _before = turns.alias("before")
-UNFINISHED = _compile(
+UNFINISHED = compiled(
     select(turns.c.conversation_id)
     .where(
         turns.c.ended_at.is_(None),
@@ -259,7 +265,7 @@ _with_content = select(
     events.c.created_at,
     evidence.c.content,
 ).select_from(events.outerjoin(evidence, evidence.c.call_id == events.c.evidence_call_id))
-EVENTS = _compile(
+EVENTS = compiled(
     _with_content.where(
         events.c.conversation_id == bindparam("conversation"), events.c.sequence > bindparam("after")
     )
@@ -272,7 +278,7 @@ def _leg(statement: Select[Any]) -> Select[Any]:
     return select(statement.subquery())
 
 
-WINDOW = _compile(
+WINDOW = compiled(
     union_all(
         _leg(
             _with_content.where(
@@ -292,24 +298,24 @@ WINDOW = _compile(
 )
 """Newest events of earlier turns, and all events of the turn, in no particular order."""
 
-CHECKPOINT = _compile(
+CHECKPOINT = compiled(
     select(checkpoints.c.through_turn, checkpoints.c.summary).where(
         checkpoints.c.conversation_id == bindparam("conversation")
     )
 )
 
-CONVERSATION = _compile(
+CONVERSATION = compiled(
     select(conversations).where(conversations.c.conversation_id == bindparam("conversation"))
 )
 _conversations = select(conversations).order_by(conversations.c.conversation_id.desc()).limit(_size)
 _conversations_before = _conversations.where(conversations.c.conversation_id < bindparam("before"))
 _owned = conversations.c.principal_id == bindparam("owner")
-NEWEST_CONVERSATIONS = _compile(_conversations)
-CONVERSATIONS_BEFORE = _compile(_conversations_before)
-NEWEST_CONVERSATIONS_OF = _compile(_conversations.where(_owned))
-CONVERSATIONS_OF_BEFORE = _compile(_conversations_before.where(_owned))
+NEWEST_CONVERSATIONS = compiled(_conversations)
+CONVERSATIONS_BEFORE = compiled(_conversations_before)
+NEWEST_CONVERSATIONS_OF = compiled(_conversations.where(_owned))
+CONVERSATIONS_OF_BEFORE = compiled(_conversations_before.where(_owned))
 
-APPROVAL = _compile(select(approvals).where(approvals.c.approval_id == bindparam("approval")))
+APPROVAL = compiled(select(approvals).where(approvals.c.approval_id == bindparam("approval")))
 _approvals = (
     select(approvals)
     .where(approvals.c.approval_id > bindparam("after"))
@@ -318,29 +324,29 @@ _approvals = (
 )
 _of_conversation = approvals.c.conversation_id == bindparam("conversation")
 _pending = approvals.c.outcome.is_(None)
-APPROVALS = _compile(_approvals)
-APPROVALS_PENDING = _compile(_approvals.where(_pending))
-APPROVALS_OF = _compile(_approvals.where(_of_conversation))
-APPROVALS_PENDING_OF = _compile(_approvals.where(_of_conversation, _pending))
+APPROVALS = compiled(_approvals)
+APPROVALS_PENDING = compiled(_approvals.where(_pending))
+APPROVALS_OF = compiled(_approvals.where(_of_conversation))
+APPROVALS_PENDING_OF = compiled(_approvals.where(_of_conversation, _pending))
 
-NEXT_EXPIRY = _compile(select(func.min(approvals.c.expires_at).label("expires_at")).where(_pending))
-EXPIRED = _compile(
+NEXT_EXPIRY = compiled(select(func.min(approvals.c.expires_at).label("expires_at")).where(_pending))
+EXPIRED = compiled(
     select(approvals)
     .where(_pending, approvals.c.expires_at <= bindparam("now"))
     .order_by(approvals.c.expires_at)
     .limit(_size)
 )
 
-BINDING = _compile(select(bindings).where(bindings.c.binding_id == bindparam("binding")))
-NEWEST_BINDINGS = _compile(select(bindings).order_by(bindings.c.binding_id.desc()).limit(_size))
-BINDINGS_BEFORE = _compile(
+BINDING = compiled(select(bindings).where(bindings.c.binding_id == bindparam("binding")))
+NEWEST_BINDINGS = compiled(select(bindings).order_by(bindings.c.binding_id.desc()).limit(_size))
+BINDINGS_BEFORE = compiled(
     select(bindings)
     .where(bindings.c.binding_id < bindparam("before"))
     .order_by(bindings.c.binding_id.desc())
     .limit(_size)
 )
 
-PRINCIPAL_BY_TOKEN = _compile(
+PRINCIPAL_BY_TOKEN = compiled(
     select(principals)
     .join(tokens, tokens.c.principal_id == principals.c.principal_id)
     .where(

@@ -85,7 +85,7 @@ def accept(connection: sqlite3.Connection, acceptance: Acceptance) -> Accepted:
     )
     message = UserMessage(acceptance.text, turn.principal_id)
     _append(connection, turn, (message,), sequence, turn.created_at)
-    _audit(connection, acceptance.audit, turn.created_at)
+    append_audit(connection, acceptance.audit, turn.created_at)
     return Accepted(turn.conversation_id, turn, sequence)
 
 
@@ -144,7 +144,7 @@ def commit(connection: sqlite3.Connection, change: Commit) -> tuple[Turn, tuple[
                 "summary": change.checkpoint.summary,
             },
         )
-    _audit(connection, change.audit, change.at)
+    append_audit(connection, change.audit, change.at)
     return replace(turn, version=turn.version + 1), events
 
 
@@ -276,7 +276,7 @@ def _event_values(turn_number: int, event: Event) -> _Values:
     }
 
 
-def _audit(connection: sqlite3.Connection, entries: Sequence[AuditEntry], at: datetime) -> None:
+def append_audit(connection: sqlite3.Connection, entries: Sequence[AuditEntry], at: datetime) -> None:
     """Append to the chain; its head is read inside the transaction, so that a rollback takes it back too."""
     if not entries:
         return
