@@ -7,7 +7,9 @@
     ├── NotAuthenticated     the caller presents a valid token
     │   └── TokenMissing     … any token at all
     ├── NotAuthorized        an administrator grants the role
+    │   └── RequesterMayNotApprove   somebody else approves
     ├── AlreadyResolved      nothing: somebody else's answer stands
+    ├── OverrideNotDerivable the caller approves once instead
     ├── VersionConflict      the caller reads again, then decides
     ├── QuotaExceeded        the caller waits
     ├── Draining             the caller retries after the restart
@@ -70,8 +72,16 @@ class NotAuthorized(TyrumError):
     """The principal lacks the role that the call requires."""
 
 
+class RequesterMayNotApprove(NotAuthorized):
+    """Whoever asked for the call may not approve it; the operator decided so."""
+
+
 class AlreadyResolved(TyrumError):
     """The approval or turn already has another final state."""
+
+
+class OverrideNotDerivable(TyrumError):
+    """No standing permission can be made from a call; approving it once works."""
 
 
 class VersionConflict(TyrumError):
@@ -155,7 +165,9 @@ TABLE: dict[type[TyrumError], Translation] = {
     TokenMissing: Translation("TOKEN_MISSING", "UNAUTHENTICATED", 4),
     NotAuthenticated: Translation("TOKEN_INVALID", "UNAUTHENTICATED", 4),
     NotAuthorized: Translation("ROLE_REQUIRED", "PERMISSION_DENIED", 4),
+    RequesterMayNotApprove: Translation("REQUESTER_MAY_NOT_APPROVE", "PERMISSION_DENIED", 4),
     AlreadyResolved: Translation("ALREADY_RESOLVED", "FAILED_PRECONDITION", 1),
+    OverrideNotDerivable: Translation("OVERRIDE_NOT_DERIVABLE", "FAILED_PRECONDITION", 1),
     VersionConflict: Translation("VERSION_CONFLICT", "ABORTED", 1),
     QuotaExceeded: Translation("QUOTA", "RESOURCE_EXHAUSTED", 1),
     Draining: Translation("DRAINING", "UNAVAILABLE", 1),

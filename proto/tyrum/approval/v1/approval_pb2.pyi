@@ -5,11 +5,13 @@ Approvals: what waits for a human, and the human's answer."""
 
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from tyrum.chat.v1 import event_pb2 as _event_pb2
+from tyrum.policy.v1 import policy_pb2 as _policy_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -33,6 +35,10 @@ class _AnswerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Answer.ValueTy
     """The call may run, once, exactly as shown."""
     ANSWER_DENY: _Answer.ValueType  # 2
     """The call may not run; the reason reaches the model."""
+    ANSWER_APPROVE_ALWAYS: _Answer.ValueType  # 3
+    """The call may run, and calls like it need no approval until the override that this creates ends. The caller
+    needs the role operator besides.
+    """
 
 class Answer(_Answer, metaclass=_AnswerEnumTypeWrapper):
     """Answer of a human."""
@@ -43,6 +49,10 @@ ANSWER_APPROVE: Answer.ValueType  # 1
 """The call may run, once, exactly as shown."""
 ANSWER_DENY: Answer.ValueType  # 2
 """The call may not run; the reason reaches the model."""
+ANSWER_APPROVE_ALWAYS: Answer.ValueType  # 3
+"""The call may run, and calls like it need no approval until the override that this creates ends. The caller
+needs the role operator besides.
+"""
 Global___Answer: _TypeAlias = Answer  # noqa: Y015
 
 @_typing.final
@@ -68,6 +78,9 @@ class Approval(_message.Message):
     METHOD_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     RESOLVED_AT_FIELD_NUMBER: _builtins.int
+    AGENT_FIELD_NUMBER: _builtins.int
+    RESOLVED_FROM_FIELD_NUMBER: _builtins.int
+    OVERRIDE_ID_FIELD_NUMBER: _builtins.int
     approval_id: _builtins.str
     """`appr_` and 26 characters."""
     conversation_id: _builtins.str
@@ -96,6 +109,12 @@ class Approval(_message.Message):
     """How that human was authenticated."""
     reason: _builtins.str
     """The reason given."""
+    agent: _builtins.str
+    """The agent that asks."""
+    resolved_from: _builtins.str
+    """From where it was resolved: the transport and what it proved of the peer, such as `unix uid 1000`."""
+    override_id: _builtins.str
+    """The override that the answer created too; empty without one."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When it was asked."""
@@ -128,10 +147,13 @@ class Approval(_message.Message):
         method: _builtins.str = ...,
         reason: _builtins.str = ...,
         resolved_at: _timestamp_pb2.Timestamp | None = ...,
+        agent: _builtins.str = ...,
+        resolved_from: _builtins.str = ...,
+        override_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "expires_at", b"expires_at", "resolved_at", b"resolved_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval_id", b"approval_id", "call_id", b"call_id", "conversation_id", b"conversation_id", "created_at", b"created_at", "digest", b"digest", "expires_at", b"expires_at", "method", b"method", "outcome", b"outcome", "reason", b"reason", "requested_by", b"requested_by", "resolved_at", b"resolved_at", "resolved_by", b"resolved_by", "rule_id", b"rule_id", "subject_json", b"subject_json", "summary", b"summary", "tool", b"tool", "turn_id", b"turn_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "approval_id", b"approval_id", "call_id", b"call_id", "conversation_id", b"conversation_id", "created_at", b"created_at", "digest", b"digest", "expires_at", b"expires_at", "method", b"method", "outcome", b"outcome", "override_id", b"override_id", "reason", b"reason", "requested_by", b"requested_by", "resolved_at", b"resolved_at", "resolved_by", b"resolved_by", "resolved_from", b"resolved_from", "rule_id", b"rule_id", "subject_json", b"subject_json", "summary", b"summary", "tool", b"tool", "turn_id", b"turn_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -255,14 +277,26 @@ class ResolveApprovalRequest(_message.Message):
     ANSWER_FIELD_NUMBER: _builtins.int
     DIGEST_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    OVERRIDE_EXPIRES_IN_FIELD_NUMBER: _builtins.int
+    OVERRIDE_PATTERN_FIELD_NUMBER: _builtins.int
     approval_id: _builtins.str
     """REQUIRED."""
     answer: Global___Answer.ValueType
     """REQUIRED."""
     digest: _builtins.str
-    """Digest of the approval as it was shown. REQUIRED to approve; OPTIONAL to deny."""
+    """Digest of the approval as it was shown. REQUIRED to approve, once or always; OPTIONAL to deny."""
     reason: _builtins.str
     """Why. OPTIONAL, at most 1 KiB."""
+    @_builtins.property
+    def override_expires_in(self) -> _duration_pb2.Duration:
+        """How long the override holds. OPTIONAL, 1 s to 365 days, 30 days when absent; only with APPROVE_ALWAYS."""
+
+    @_builtins.property
+    def override_pattern(self) -> _policy_pb2.OverridePattern:
+        """Which calls the override permits. OPTIONAL; without it calls with the same arguments in the same directory.
+        Only with APPROVE_ALWAYS.
+        """
+
     def __init__(
         self,
         *,
@@ -270,10 +304,12 @@ class ResolveApprovalRequest(_message.Message):
         answer: Global___Answer.ValueType = ...,
         digest: _builtins.str = ...,
         reason: _builtins.str = ...,
+        override_expires_in: _duration_pb2.Duration | None = ...,
+        override_pattern: _policy_pb2.OverridePattern | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["override_expires_in", b"override_expires_in", "override_pattern", b"override_pattern"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "approval_id", b"approval_id", "digest", b"digest", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["answer", b"answer", "approval_id", b"approval_id", "digest", b"digest", "override_expires_in", b"override_expires_in", "override_pattern", b"override_pattern", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -302,3 +338,74 @@ class ResolveApprovalResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResolveApprovalResponse: _TypeAlias = ResolveApprovalResponse  # noqa: Y015
+
+@_typing.final
+class WatchApprovalsRequest(_message.Message):
+    """WatchApprovalsRequest says what to watch."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    conversation_id: _builtins.str
+    """Only approvals of one conversation. OPTIONAL."""
+    def __init__(
+        self,
+        *,
+        conversation_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchApprovalsRequest: _TypeAlias = WatchApprovalsRequest  # noqa: Y015
+
+@_typing.final
+class WatchApprovalsResponse(_message.Message):
+    """WatchApprovalsResponse is one item of the stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    APPROVAL_FIELD_NUMBER: _builtins.int
+    CAUGHT_UP_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def approval(self) -> Global___Approval:
+        """An approval that waits, was asked or was resolved."""
+
+    @_builtins.property
+    def caught_up(self) -> Global___CaughtUp:
+        """Everything that waited when the stream began has been sent."""
+
+    def __init__(
+        self,
+        *,
+        approval: Global___Approval | None = ...,
+        caught_up: Global___CaughtUp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "caught_up", b"caught_up", "item", b"item"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval", b"approval", "caught_up", b"caught_up", "item", b"item"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["approval", "caught_up"]  # noqa: Y015
+    _WhichOneofArgType_item: _TypeAlias = _typing.Literal["item", b"item"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_item) -> _WhichOneofReturnType_item | None: ...
+
+Global___WatchApprovalsResponse: _TypeAlias = WatchApprovalsResponse  # noqa: Y015
+
+@_typing.final
+class CaughtUp(_message.Message):
+    """CaughtUp separates what waited from what is new."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CaughtUp: _TypeAlias = CaughtUp  # noqa: Y015

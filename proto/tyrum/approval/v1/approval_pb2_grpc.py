@@ -59,6 +59,11 @@ class ApprovalServiceStub:
                 request_serializer=tyrum_dot_approval_dot_v1_dot_approval__pb2.ResolveApprovalRequest.SerializeToString,
                 response_deserializer=tyrum_dot_approval_dot_v1_dot_approval__pb2.ResolveApprovalResponse.FromString,
                 _registered_method=True)
+        self.WatchApprovals = channel.unary_stream(
+                '/tyrum.approval.v1.ApprovalService/WatchApprovals',
+                request_serializer=tyrum_dot_approval_dot_v1_dot_approval__pb2.WatchApprovalsRequest.SerializeToString,
+                response_deserializer=tyrum_dot_approval_dot_v1_dot_approval__pb2.WatchApprovalsResponse.FromString,
+                _registered_method=True)
 
 
 class ApprovalServiceServicer:
@@ -90,11 +95,27 @@ class ApprovalServiceServicer:
 
     def ResolveApproval(self, request, context):
         """ResolveApproval records the caller's answer, once and durably, then lets the turn go on. Idempotent:
-        the same answer of the same principal again returns the record. Deadline 10 s; past it, answer again.
+        the same answer of the same principal again returns the record. An answer that is refused resolves
+        nothing. Deadline 10 s; past it, answer again.
 
-        condition                             | code                | reason           | what the caller does
-        already resolved otherwise            | FAILED_PRECONDITION | ALREADY_RESOLVED | show who resolved it
-        digest is not the approval's          | ABORTED             | VERSION_CONFLICT | read again, show it, ask again
+        condition                             | code                | reason                    | what the caller does
+        already resolved otherwise            | FAILED_PRECONDITION | ALREADY_RESOLVED          | show who resolved it
+        digest is not the approval's          | ABORTED             | VERSION_CONFLICT          | read again, show it, ask again
+        the caller asked for the call itself  | PERMISSION_DENIED   | REQUESTER_MAY_NOT_APPROVE | let somebody else approve
+        the call cannot be permitted for good | FAILED_PRECONDITION | OVERRIDE_NOT_DERIVABLE    | approve once instead
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchApprovals(self, request, context):
+        """WatchApprovals streams the approvals that wait, oldest first, then `caught_up`, then every approval that is
+        asked or resolved from now on, as it is at that moment; an approval may come again unchanged. It ends only
+        when the client ends it or the gateway shuts down, and its end resolves nothing. Free of effects; a new
+        stream begins anew with what waits. Deadline: the client's, or none.
+
+        condition                  | code        | reason   | what the caller does
+        gateway is shutting down   | UNAVAILABLE | DRAINING | reconnect
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -117,6 +138,11 @@ def add_ApprovalServiceServicer_to_server(servicer, server):
                     servicer.ResolveApproval,
                     request_deserializer=tyrum_dot_approval_dot_v1_dot_approval__pb2.ResolveApprovalRequest.FromString,
                     response_serializer=tyrum_dot_approval_dot_v1_dot_approval__pb2.ResolveApprovalResponse.SerializeToString,
+            ),
+            'WatchApprovals': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchApprovals,
+                    request_deserializer=tyrum_dot_approval_dot_v1_dot_approval__pb2.WatchApprovalsRequest.FromString,
+                    response_serializer=tyrum_dot_approval_dot_v1_dot_approval__pb2.WatchApprovalsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -210,6 +236,33 @@ class ApprovalService:
             '/tyrum.approval.v1.ApprovalService/ResolveApproval',
             tyrum_dot_approval_dot_v1_dot_approval__pb2.ResolveApprovalRequest.SerializeToString,
             tyrum_dot_approval_dot_v1_dot_approval__pb2.ResolveApprovalResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchApprovals(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/tyrum.approval.v1.ApprovalService/WatchApprovals',
+            tyrum_dot_approval_dot_v1_dot_approval__pb2.WatchApprovalsRequest.SerializeToString,
+            tyrum_dot_approval_dot_v1_dot_approval__pb2.WatchApprovalsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -32,11 +32,23 @@ class ApprovalServiceStub:
     """GetApproval returns one approval. Free of effects. Deadline 10 s."""
     ResolveApproval: _aio.UnaryUnaryMultiCallable[_approval_pb2.ResolveApprovalRequest, _approval_pb2.ResolveApprovalResponse]
     """ResolveApproval records the caller's answer, once and durably, then lets the turn go on. Idempotent:
-    the same answer of the same principal again returns the record. Deadline 10 s; past it, answer again.
+    the same answer of the same principal again returns the record. An answer that is refused resolves
+    nothing. Deadline 10 s; past it, answer again.
 
-      condition                             | code                | reason           | what the caller does
-      already resolved otherwise            | FAILED_PRECONDITION | ALREADY_RESOLVED | show who resolved it
-      digest is not the approval's          | ABORTED             | VERSION_CONFLICT | read again, show it, ask again
+      condition                             | code                | reason                    | what the caller does
+      already resolved otherwise            | FAILED_PRECONDITION | ALREADY_RESOLVED          | show who resolved it
+      digest is not the approval's          | ABORTED             | VERSION_CONFLICT          | read again, show it, ask again
+      the caller asked for the call itself  | PERMISSION_DENIED   | REQUESTER_MAY_NOT_APPROVE | let somebody else approve
+      the call cannot be permitted for good | FAILED_PRECONDITION | OVERRIDE_NOT_DERIVABLE    | approve once instead
+    """
+    WatchApprovals: _aio.UnaryStreamMultiCallable[_approval_pb2.WatchApprovalsRequest, _approval_pb2.WatchApprovalsResponse]
+    """WatchApprovals streams the approvals that wait, oldest first, then `caught_up`, then every approval that is
+    asked or resolved from now on, as it is at that moment; an approval may come again unchanged. It ends only
+    when the client ends it or the gateway shuts down, and its end resolves nothing. Free of effects; a new
+    stream begins anew with what waits. Deadline: the client's, or none.
+
+      condition                  | code        | reason   | what the caller does
+      gateway is shutting down   | UNAVAILABLE | DRAINING | reconnect
     """
 
 class ApprovalServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -75,11 +87,29 @@ class ApprovalServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_approval_pb2.ResolveApprovalRequest, _abc.Awaitable[_approval_pb2.ResolveApprovalResponse]],
     ) -> _abc.Awaitable[_approval_pb2.ResolveApprovalResponse]:
         """ResolveApproval records the caller's answer, once and durably, then lets the turn go on. Idempotent:
-        the same answer of the same principal again returns the record. Deadline 10 s; past it, answer again.
+        the same answer of the same principal again returns the record. An answer that is refused resolves
+        nothing. Deadline 10 s; past it, answer again.
 
-          condition                             | code                | reason           | what the caller does
-          already resolved otherwise            | FAILED_PRECONDITION | ALREADY_RESOLVED | show who resolved it
-          digest is not the approval's          | ABORTED             | VERSION_CONFLICT | read again, show it, ask again
+          condition                             | code                | reason                    | what the caller does
+          already resolved otherwise            | FAILED_PRECONDITION | ALREADY_RESOLVED          | show who resolved it
+          digest is not the approval's          | ABORTED             | VERSION_CONFLICT          | read again, show it, ask again
+          the caller asked for the call itself  | PERMISSION_DENIED   | REQUESTER_MAY_NOT_APPROVE | let somebody else approve
+          the call cannot be permitted for good | FAILED_PRECONDITION | OVERRIDE_NOT_DERIVABLE    | approve once instead
+        """
+
+    @_abc_1.abstractmethod
+    def WatchApprovals(
+        self,
+        request: _approval_pb2.WatchApprovalsRequest,
+        context: _aio.ServicerContext[_approval_pb2.WatchApprovalsRequest, _abc.AsyncIterator[_approval_pb2.WatchApprovalsResponse]],
+    ) -> _abc.AsyncIterator[_approval_pb2.WatchApprovalsResponse]:
+        """WatchApprovals streams the approvals that wait, oldest first, then `caught_up`, then every approval that is
+        asked or resolved from now on, as it is at that moment; an approval may come again unchanged. It ends only
+        when the client ends it or the gateway shuts down, and its end resolves nothing. Free of effects; a new
+        stream begins anew with what waits. Deadline: the client's, or none.
+
+          condition                  | code        | reason   | what the caller does
+          gateway is shutting down   | UNAVAILABLE | DRAINING | reconnect
         """
 
 def add_ApprovalServiceServicer_to_server(servicer: ApprovalServiceServicer, server: _aio.Server) -> None: ...

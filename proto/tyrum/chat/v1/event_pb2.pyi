@@ -460,6 +460,8 @@ class ApprovalResolved(_message.Message):
     RESOLVED_BY_FIELD_NUMBER: _builtins.int
     METHOD_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    RESOLVED_FROM_FIELD_NUMBER: _builtins.int
+    OVERRIDE_ID_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The call."""
     approval_id: _builtins.str
@@ -472,6 +474,10 @@ class ApprovalResolved(_message.Message):
     """How that human was authenticated; empty when nobody resolved it."""
     reason: _builtins.str
     """The reason given."""
+    resolved_from: _builtins.str
+    """From where it was resolved: the transport and what it proved of the peer; empty when nobody resolved it."""
+    override_id: _builtins.str
+    """The standing permission that the answer created too; empty without one."""
     def __init__(
         self,
         *,
@@ -481,10 +487,12 @@ class ApprovalResolved(_message.Message):
         resolved_by: _builtins.str = ...,
         method: _builtins.str = ...,
         reason: _builtins.str = ...,
+        resolved_from: _builtins.str = ...,
+        override_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval_id", b"approval_id", "call_id", b"call_id", "method", b"method", "outcome", b"outcome", "reason", b"reason", "resolved_by", b"resolved_by"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval_id", b"approval_id", "call_id", b"call_id", "method", b"method", "outcome", b"outcome", "override_id", b"override_id", "reason", b"reason", "resolved_by", b"resolved_by", "resolved_from", b"resolved_from"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

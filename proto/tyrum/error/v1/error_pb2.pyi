@@ -49,6 +49,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The presented credential is unknown, malformed, expired or revoked. UNAUTHENTICATED."""
     ERROR_REASON_ROLE_REQUIRED: _ErrorReason.ValueType  # 12
     """The principal lacks the role that the RPC requires. PERMISSION_DENIED."""
+    ERROR_REASON_REQUESTER_MAY_NOT_APPROVE: _ErrorReason.ValueType  # 13
+    """The approver asked for the call, and the operator lets nobody approve what they asked for. PERMISSION_DENIED."""
     ERROR_REASON_NOT_CONFIGURED: _ErrorReason.ValueType  # 20
     """-- The system is not in the state the call needs: an operator or the caller must change it first.
        FAILED_PRECONDITION.
@@ -75,6 +77,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The approval or turn is already in a final state; metadata `state` names it."""
     ERROR_REASON_CONFIG_INVALID: _ErrorReason.ValueType  # 30
     """The configuration does not match the provider's schema; metadata `violations` lists path and rule."""
+    ERROR_REASON_OVERRIDE_NOT_DERIVABLE: _ErrorReason.ValueType  # 31
+    """No standing permission can be made from the approved call; the message says why."""
     ERROR_REASON_VERSION_CONFLICT: _ErrorReason.ValueType  # 40
     """-- Someone else was faster: read again, then decide. ABORTED.
 
@@ -148,6 +152,8 @@ ERROR_REASON_TOKEN_INVALID: ErrorReason.ValueType  # 11
 """The presented credential is unknown, malformed, expired or revoked. UNAUTHENTICATED."""
 ERROR_REASON_ROLE_REQUIRED: ErrorReason.ValueType  # 12
 """The principal lacks the role that the RPC requires. PERMISSION_DENIED."""
+ERROR_REASON_REQUESTER_MAY_NOT_APPROVE: ErrorReason.ValueType  # 13
+"""The approver asked for the call, and the operator lets nobody approve what they asked for. PERMISSION_DENIED."""
 ERROR_REASON_NOT_CONFIGURED: ErrorReason.ValueType  # 20
 """-- The system is not in the state the call needs: an operator or the caller must change it first.
    FAILED_PRECONDITION.
@@ -174,6 +180,8 @@ ERROR_REASON_ALREADY_RESOLVED: ErrorReason.ValueType  # 29
 """The approval or turn is already in a final state; metadata `state` names it."""
 ERROR_REASON_CONFIG_INVALID: ErrorReason.ValueType  # 30
 """The configuration does not match the provider's schema; metadata `violations` lists path and rule."""
+ERROR_REASON_OVERRIDE_NOT_DERIVABLE: ErrorReason.ValueType  # 31
+"""No standing permission can be made from the approved call; the message says why."""
 ERROR_REASON_VERSION_CONFLICT: ErrorReason.ValueType  # 40
 """-- Someone else was faster: read again, then decide. ABORTED.
 
