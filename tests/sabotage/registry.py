@@ -47,16 +47,16 @@ REGISTRY = (
     ),
     Sabotage(
         "INV-04",
-        f"{GATEWAY}/domain/policy.py",
+        f"{GATEWAY}/domain/policy/evaluate.py",
         "_SEVERITY = (Decision.DENY, Decision.REQUIRE_APPROVAL, Decision.ALLOW)",
         "_SEVERITY = (Decision.ALLOW, Decision.REQUIRE_APPROVAL, Decision.DENY)",
         "tests/domain/test_policy.py::test_of_all_rules_that_match_the_strictest_decides",
     ),
     Sabotage(
         "INV-05",
-        f"{GATEWAY}/domain/policy.py",
-        "    if target.effect is Effect.READ_ONLY:\n        return Verdict(",
-        "    if target.effect:\n        return Verdict(",
+        f"{GATEWAY}/domain/policy/evaluate.py",
+        "    if target.effect is Effect.READ_ONLY:\n        return _Finding(",
+        "    if target.effect:\n        return _Finding(",
         "tests/domain/test_policy.py::test_nothing_matched_asks_unless_it_only_reads",
     ),
     Sabotage(

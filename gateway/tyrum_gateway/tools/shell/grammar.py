@@ -15,6 +15,8 @@ from tyrum_gateway.tools.shell.script import MAX_WORDS, Sighting
 _LANGUAGE = Language(tree_sitter_bash.language())
 _MAX_SIGHTINGS = 64
 _MAX_NODES = 50_000
+_MAX_SIGHTED_BYTES = 4096
+"""Of opaque text only so much is looked at: the time that hostile text takes grows faster than its size."""
 
 _CONTAINERS = frozenset({"program", "list", "pipeline"})
 _WORDS = frozenset({"word", "number", "raw_string", "string", "concatenation"})
@@ -54,10 +56,14 @@ def outline(source: bytes) -> Outline | None:
 
 
 def sightings(source: bytes) -> tuple[Sighting, ...]:
-    """List commands with literal names anywhere in the text, as far as they can be seen."""
+    """List commands with literal names in the first 4 KiB of the text, as far as they can be seen."""
     found: list[Sighting] = []
-    for node in _nodes(Parser(_LANGUAGE).parse(source).root_node):
-        if node.type == "command" and (seen := _sighting(node, source)) is not None:
+    beginning = source[:_MAX_SIGHTED_BYTES]
+    cut = len(beginning) < len(source)
+    for node in _nodes(Parser(_LANGUAGE).parse(beginning).root_node):
+        if node.type == "command" and (seen := _sighting(node, beginning)) is not None:
+            if cut and node.end_byte == len(beginning):
+                continue
             found.append(seen)
             if len(found) == _MAX_SIGHTINGS:
                 break

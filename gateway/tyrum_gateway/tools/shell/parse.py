@@ -1,7 +1,7 @@
 """Reading shell text: two readers that know nothing of each other must agree, else the text is opaque.
 
-Invariant: what this returns as a script is, to bash, exactly these programs with exactly these arguments. Text
-that only one reader understands is never a script: in the differences between a parser and bash things hide.
+Invariant: what this returns as a script is, to bash, exactly these programs with exactly these arguments.
+Text that only one reader understands is never a script: things hide where a parser and bash differ.
 """
 
 from tyrum_gateway.tools.shell import grammar, reader
@@ -11,9 +11,9 @@ from tyrum_gateway.tools.shell.script import MAX_BYTES, Opaque, Script
 def parse(text: str) -> Script | Opaque:
     """Read shell text; without effect, bounded by the text's size, never raises.
 
-    Text is a script when it consists of simple commands, none of them a builtin or reserved word, whose words
-    are literal (letters, digits and `_ . / : , + @ % = -`, or quoted text without expansions), joined by `&&`,
-    `||`, `|`, `;` or line ends. Everything else is opaque, with the commands seen in it.
+    Text is a script when it consists of simple commands, none of them a builtin or reserved word, whose
+    words are literal (letters, digits and `_ . / : , + @ % = -`, or quoted text without expansions), joined
+    by `&&`, `||`, `|`, `;` or line ends. Everything else is opaque, with the commands seen in it.
     """
     try:
         source = text.encode()

@@ -1,0 +1,34 @@
+"""Policy: what a tool call may do, decided from its target alone.
+
+Invariants: deny beats require_approval beats allow, whatever the order of rules; what no rule matches and is
+not read-only asks; a rule admits only what it lists, so that an environment variable, standard input or a
+secret never rides along. Literals and patterns are different types.
+"""
+
+from tyrum_gateway.domain.policy.bundle import DEPLOYMENT, Bundle, bars, together
+from tyrum_gateway.domain.policy.evaluate import Override, Verdict, evaluate
+from tyrum_gateway.domain.policy.names import injects, starts_others
+from tyrum_gateway.domain.policy.rule import AnyArgument, ArgumentMatch, Decision, Literal, Prefix, Rule
+from tyrum_gateway.domain.policy.target import Effect, Provenance, StartedCommand, Target
+
+__all__ = [
+    "DEPLOYMENT",
+    "AnyArgument",
+    "ArgumentMatch",
+    "Bundle",
+    "Decision",
+    "Effect",
+    "Literal",
+    "Override",
+    "Prefix",
+    "Provenance",
+    "Rule",
+    "StartedCommand",
+    "Target",
+    "Verdict",
+    "bars",
+    "evaluate",
+    "injects",
+    "starts_others",
+    "together",
+]

@@ -1,0 +1,166 @@
+"""Rules: conditions on a target, and the decision when all of them hold.
+
+Invariant: an allow admits only what it lists; a deny and a require_approval apply whatever rides along.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import PurePosixPath
+
+from tyrum_gateway.domain.canonical import Value
+from tyrum_gateway.domain.policy.names import injects
+from tyrum_gateway.domain.policy.target import Effect, Provenance, Target
+
+
+class Decision(StrEnum):
+    """Outcome of a policy evaluation."""
+
+    ALLOW = "allow"
+    REQUIRE_APPROVAL = "require_approval"
+    DENY = "deny"
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Exactly this argument."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """An argument that begins so."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnyArgument:
+    """One argument, whatever it is."""
+
+
+ArgumentMatch = Literal | Prefix | AnyArgument
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule of a bundle; every condition that is set must hold."""
+
+    rule_id: str
+    decision: Decision
+    author: str
+    """Who stands for the rule: an allow on a state-changing target is a standing approval."""
+    reason: str = ""
+    """Shown to the model when the rule denies."""
+    tool: str | None = None
+    effect: Effect | None = None
+    agent: str | None = None
+    provenance: Provenance | None = None
+    shell: bool = False
+    """Only calls that a shell runs; an allow never matches them as a whole."""
+    program: str | None = None
+    """Resolved absolute path."""
+    argv: tuple[ArgumentMatch, ...] | None = None
+    """Arguments after argv[0]; None admits any."""
+    rest: bool = False
+    """Whether further arguments may follow `argv`."""
+    cwd: str | None = None
+    """Relative to the workspace; None admits any directory in it."""
+    env: frozenset[str] = frozenset()
+    """Environment names that may be set; one that injects code (`injects`) may not, listed or not."""
+    stdin: bool = False
+    """Whether standard input may be given."""
+    secrets: frozenset[str] = frozenset()
+    """Secrets that may be projected."""
+
+    def matches(self, target: Target) -> bool:
+        """Tell whether the rule applies to the target itself; commands inside shell text are `parts` of it.
+
+        A deny or require_approval rule applies whatever rides along; an allow rule applies only when the
+        target carries nothing that the rule does not list, and its program is called by its own name.
+        """
+        named = (
+            (self.tool is None or self.tool == target.tool)
+            and (self.effect is None or self.effect == target.effect)
+            and (self.agent is None or self.agent == target.agent)
+            and (self.provenance is None or self.provenance == target.provenance)
+            and (not self.shell or target.shell is not None)
+            and (self.program is None or self.program in {target.program, target.interpreter})
+            and (self.argv is None or self._argv_matches(self.argv, target))
+            and (self.cwd is None or self.cwd == target.cwd)
+        )
+        if not named:
+            return False
+        return self.decision is not Decision.ALLOW or self._admits_extras(target)
+
+    def _argv_matches(self, patterns: Sequence[ArgumentMatch], target: Target) -> bool:
+        if target.shell is not None:
+            return not patterns and self.rest
+        arguments = target.argv[1:]
+        if len(arguments) < len(patterns):
+            return False
+        # What is not complete may go on.
+        if not self.rest and (len(arguments) > len(patterns) or not target.complete):
+            return False
+        return all(_argument_matches(*pair) for pair in zip(patterns, arguments, strict=False))
+
+    def _admits_extras(self, target: Target) -> bool:
+        return (
+            target.shell is None
+            and target.complete
+            and self._called_by_its_name(target)
+            and target.env <= self.env
+            and not any(injects(name) for name in target.env | target.secrets)
+            and target.secrets <= self.secrets
+            and (self.stdin or not target.stdin)
+        )
+
+    def _called_by_its_name(self, target: Target) -> bool:
+        """Tell whether argv[0] is the program's own name, by which some programs choose what they do."""
+        if self.program is None:
+            return True
+        called = PurePosixPath(target.argv[0]).name if target.argv else ""
+        return called == PurePosixPath(self.program).name
+
+    def value(self) -> Value:
+        """Write the rule down for its digest."""
+        value: dict[str, Value] = {
+            "id": self.rule_id,
+            "decision": self.decision.value,
+            "author": self.author,
+            "reason": self.reason,
+            "tool": self.tool,
+            "effect": None if self.effect is None else self.effect.value,
+            "agent": self.agent,
+            "provenance": None if self.provenance is None else self.provenance.value,
+            "shell": self.shell,
+            "program": self.program,
+            "argv": None if self.argv is None else [_argument_value(item) for item in self.argv],
+            "rest": self.rest,
+            "cwd": self.cwd,
+            "env": sorted(self.env),
+            "stdin": self.stdin,
+            "secrets": sorted(self.secrets),
+        }
+        return value
+
+
+def _argument_matches(pattern: ArgumentMatch, argument: str) -> bool:
+    match pattern:
+        case Literal(text):
+            return argument == text
+        case Prefix(text):
+            return argument.startswith(text)
+        case AnyArgument():
+            return True
+
+
+def _argument_value(pattern: ArgumentMatch) -> Value:
+    match pattern:
+        case Literal(text):
+            return {"literal": text}
+        case Prefix(text):
+            return {"prefix": text}
+        case AnyArgument():
+            return {"any": True}
