@@ -12,7 +12,18 @@ from tyrum_provider_host import ProviderSpec, RestartPolicy, TimeBounds
 PYTHON = str(Path(sys.executable).parent / "python")
 DOUBLES = Path(__file__).parent / "doubles"
 
-FAST = TimeBounds(health_interval=0.1, health=0.3, settle=3.0, drain=2.0, shutdown_grace=2.0, term_grace=0.5)
+FAST = TimeBounds(
+    handshake=20.0,
+    descriptor=20.0,
+    probe=20.0,
+    posture=20.0,
+    health=20.0,
+    health_interval=0.1,
+    settle=20.0,
+    shutdown_ack=20.0,
+    shutdown_grace=20.0,
+)
+"""What repeats is fast; what waits for a provider that does its part is patient, as a busy machine needs it."""
 EAGER = RestartPolicy(initial_delay=0.05, max_delay=0.2)
 
 
@@ -61,7 +72,7 @@ def arguments_of(pid: int) -> str:
     return _read(pid, "cmdline")
 
 
-async def eventually(condition: Callable[[], object], within: float = 10.0) -> None:
+async def eventually(condition: Callable[[], object], within: float = 30.0) -> None:
     """Poll until `condition()` holds.
 
     Raises:

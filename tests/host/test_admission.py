@@ -122,9 +122,8 @@ async def test_stop_ends_a_provider_that_ignores_it(place: Place) -> None:
     ) as host:
         assert await host.wait_settled(SETTLE)
         admitted(host, "ignores-stop")
-        begun = asyncio.get_running_loop().time()
-        await host.stop()
-        assert asyncio.get_running_loop().time() - begun < 4.0
+        async with asyncio.timeout(SETTLE):
+            await host.stop()
     assert processes_mentioning(str(place.runtime)) == []
 
 
@@ -201,7 +200,7 @@ async def test_token_stays_secret(place: Place, monkeypatch: pytest.MonkeyPatch)
 async def test_noise_disturbs_nothing(place: Place) -> None:
     """A provider that floods its output is admitted, stays healthy and leaves a bounded log."""
     async with ProviderHost(
-        [spec("noisy")], state_dir=place.state, runtime_dir=place.runtime, bounds=replace(FAST, health=2.0)
+        [spec("noisy")], state_dir=place.state, runtime_dir=place.runtime, bounds=FAST
     ) as host:
         assert await host.wait_settled(SETTLE)
         admitted(host, "noisy")
@@ -272,10 +271,7 @@ async def test_an_artifact_replaced_while_it_starts_is_refused(place: Place) -> 
     program = place.state / "provider.py"
     shutil.copy(DOUBLES / "replaces_itself.py", program)
     replaced = spec("good", command=(PYTHON, str(program)))
-    bounds = replace(FAST, handshake=20.0)
-    async with ProviderHost(
-        [replaced], state_dir=place.state, runtime_dir=place.runtime, bounds=bounds
-    ) as host:
+    async with ProviderHost([replaced], state_dir=place.state, runtime_dir=place.runtime, bounds=FAST) as host:
         await eventually(lambda: host.status("good").reason)
         status = host.status("good")
         assert f"{program} was replaced while the provider started" in status.reason

@@ -47,6 +47,8 @@ from tyrum_provider_host import (
 from tyrum_provider_host.supervision import CrashLedger, Quarantine, Retry, jittered
 
 SETTLE = 30.0
+AT_ONCE = 10.0
+"""Far less than any deadline of the calls, far more than a busy machine takes to report a death."""
 ROOT = Path(__file__).resolve().parents[2]
 CONTEXT = OperationContext(
     binding_id="bind_" + "0" * 26,
@@ -94,7 +96,7 @@ async def test_killed_provider_comes_back_as_a_new_instance(place: Place) -> Non
         with pytest.raises(OutcomeUnknown) as failure:
             await call
         assert failure.value.effect is Effect.UNKNOWN
-        assert loop.time() - killed < 1.0
+        assert loop.time() - killed < AT_ONCE
         await eventually(lambda: notices)
         at, notice = notices[0]
         assert (notice.instance_id, notice.exit.signal, notice.expected) == (
@@ -102,7 +104,7 @@ async def test_killed_provider_comes_back_as_a_new_instance(place: Place) -> Non
             signal.SIGKILL,
             False,
         )
-        assert at - killed < 1.0
+        assert at - killed < AT_ONCE
         with pytest.raises(ProviderUnavailable):
             host.lease("good")
         with pytest.raises((ProviderUnavailable, OutcomeUnknown)):
@@ -133,25 +135,35 @@ async def test_the_whole_group_ends_with_its_leader(place: Place) -> None:
 
 async def test_crash_loop_ends_in_quarantine(place: Place) -> None:
     """A provider that is admitted and dies over and over is quarantined; being admitted forgives nothing."""
-    admissions: list[int] = []
-    dying = spec("exits_after_configure", name="dying", config={"after_ms": 250})
+    exits: list[ExitNotice] = []
     host = ProviderHost(
-        [dying],
+        [spec("good", name="dying")],
         state_dir=place.state,
         runtime_dir=place.runtime,
         bounds=FAST,
         restarts=replace(EAGER, crash_limit=3),
-        on_exit=lambda notice: admissions.append(notice.generation),
+        on_exit=exits.append,
     )
     async with host:
+        for generation in (1, 2, 3):
+            assert await host.wait_until(
+                lambda host: host.status("dying").lifecycle is Lifecycle.ADMITTED, SETTLE
+            )
+            assert host.lease("dying").generation == generation
+            pid = host.status("dying").pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            assert await host.wait_until(
+                lambda host: host.status("dying").lifecycle is not Lifecycle.ADMITTED, SETTLE
+            )
         assert await host.wait_until(
             lambda host: host.status("dying").lifecycle is Lifecycle.QUARANTINED, SETTLE
         )
         status = host.status("dying")
-        assert admissions
+        assert [notice.generation for notice in exits] == [1, 2, 3]
         assert status.recent_exits == 3
         assert "3 unexpected ends" in status.reason
-        assert "status 3" in status.reason
+        assert "SIGKILL" in status.reason
         assert "operator:" in status.reason
         with pytest.raises(ProviderUnavailable, match="quarantined"):
             host.lease("dying")
@@ -172,7 +184,7 @@ async def test_a_host_without_free_descriptors_suspends_and_recovers(place: Plac
                 while True:
                     taken.append(os.dup(0))
             assert await host.wait_until(
-                lambda host: host.status("good").lifecycle is not Lifecycle.ADMITTED, 10.0
+                lambda host: host.status("good").lifecycle is not Lifecycle.ADMITTED, SETTLE
             )
             status = host.status("good")
             assert (status.lifecycle, "the host cannot check" in status.reason) == (Lifecycle.SUSPENDED, True)
@@ -180,7 +192,7 @@ async def test_a_host_without_free_descriptors_suspends_and_recovers(place: Plac
             for descriptor in taken:
                 os.close(descriptor)
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        assert await host.wait_until(lambda host: host.status("good").lifecycle is Lifecycle.ADMITTED, 10.0)
+        assert await host.wait_until(lambda host: host.status("good").lifecycle is Lifecycle.ADMITTED, SETTLE)
         assert host.lease("good") == lease
 
 
@@ -188,7 +200,11 @@ async def test_stopped_process_is_suspended_and_recovers(place: Place) -> None:
     """SIGSTOP: three missed checks suspend, nothing is declared dead or killed, and SIGCONT recovers it."""
     notices: list[ExitNotice] = []
     host = ProviderHost(
-        [spec("good")], state_dir=place.state, runtime_dir=place.runtime, bounds=FAST, on_exit=notices.append
+        [spec("good")],
+        state_dir=place.state,
+        runtime_dir=place.runtime,
+        bounds=replace(FAST, health=0.5),
+        on_exit=notices.append,
     )
     async with host:
         assert await host.wait_settled(SETTLE)
@@ -197,7 +213,7 @@ async def test_stopped_process_is_suspended_and_recovers(place: Place) -> None:
         os.kill(pid, signal.SIGSTOP)
         try:
             assert await host.wait_until(
-                lambda host: host.status("good").lifecycle is Lifecycle.SUSPENDED, 10.0
+                lambda host: host.status("good").lifecycle is Lifecycle.SUSPENDED, SETTLE
             )
             status = host.status("good")
             values = {state.name: state for state in status.states}
@@ -209,7 +225,7 @@ async def test_stopped_process_is_suspended_and_recovers(place: Place) -> None:
             host.isolation("good")
         finally:
             os.kill(pid, signal.SIGCONT)
-        assert await host.wait_until(lambda host: host.status("good").lifecycle is Lifecycle.ADMITTED, 10.0)
+        assert await host.wait_until(lambda host: host.status("good").lifecycle is Lifecycle.ADMITTED, SETTLE)
         assert host.lease("good") == lease
         assert notices == []
 
@@ -256,16 +272,16 @@ async def test_unready_provider_is_suspended_at_once(place: Place) -> None:
         [own("flaky_health", str(switch), name="flaky")],
         state_dir=place.state,
         runtime_dir=place.runtime,
-        bounds=replace(FAST, health=2.0),
+        bounds=FAST,
     )
     async with host:
         assert await host.wait_settled(SETTLE)
         host.lease("flaky")
         switch.touch()
-        assert await host.wait_until(lambda host: host.status("flaky").lifecycle is Lifecycle.SUSPENDED, 10.0)
+        assert await host.wait_until(lambda host: host.status("flaky").lifecycle is Lifecycle.SUSPENDED, SETTLE)
         assert "ready: the probe answered not ready" in host.status("flaky").reason
         switch.unlink()
-        assert await host.wait_until(lambda host: host.status("flaky").lifecycle is Lifecycle.ADMITTED, 10.0)
+        assert await host.wait_until(lambda host: host.status("flaky").lifecycle is Lifecycle.ADMITTED, SETTLE)
 
 
 async def test_provider_dies_with_its_gateway(place: Place) -> None:
@@ -284,7 +300,7 @@ async def test_provider_dies_with_its_gateway(place: Place) -> None:
         provider = int(await gateway.stdout.readline())
     gateway.kill()
     await gateway.wait()
-    await eventually(lambda: not environment_of(provider), within=6.0)
+    await eventually(lambda: not environment_of(provider))
     assert len(place.instances()) == 1
 
     (place.runtime / "unrelated").mkdir()
