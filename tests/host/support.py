@@ -23,7 +23,7 @@ FAST = TimeBounds(
     shutdown_ack=20.0,
     shutdown_grace=20.0,
 )
-"""What repeats is fast; what waits for a provider that does its part is patient, as a busy machine needs it."""
+"""What repeats is fast; what waits for a provider that does its part is patient, as busy machines need it."""
 EAGER = RestartPolicy(initial_delay=0.05, max_delay=0.2)
 
 

@@ -271,7 +271,9 @@ async def test_an_artifact_replaced_while_it_starts_is_refused(place: Place) -> 
     program = place.state / "provider.py"
     shutil.copy(DOUBLES / "replaces_itself.py", program)
     replaced = spec("good", command=(PYTHON, str(program)))
-    async with ProviderHost([replaced], state_dir=place.state, runtime_dir=place.runtime, bounds=FAST) as host:
+    async with ProviderHost(
+        [replaced], state_dir=place.state, runtime_dir=place.runtime, bounds=FAST
+    ) as host:
         await eventually(lambda: host.status("good").reason)
         status = host.status("good")
         assert f"{program} was replaced while the provider started" in status.reason

@@ -278,10 +278,14 @@ async def test_unready_provider_is_suspended_at_once(place: Place) -> None:
         assert await host.wait_settled(SETTLE)
         host.lease("flaky")
         switch.touch()
-        assert await host.wait_until(lambda host: host.status("flaky").lifecycle is Lifecycle.SUSPENDED, SETTLE)
+        assert await host.wait_until(
+            lambda host: host.status("flaky").lifecycle is Lifecycle.SUSPENDED, SETTLE
+        )
         assert "ready: the probe answered not ready" in host.status("flaky").reason
         switch.unlink()
-        assert await host.wait_until(lambda host: host.status("flaky").lifecycle is Lifecycle.ADMITTED, SETTLE)
+        assert await host.wait_until(
+            lambda host: host.status("flaky").lifecycle is Lifecycle.ADMITTED, SETTLE
+        )
 
 
 async def test_provider_dies_with_its_gateway(place: Place) -> None:
