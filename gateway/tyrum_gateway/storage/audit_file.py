@@ -1,0 +1,127 @@
+"""Reading an audit log without a gateway: from a database, read-only, or from exported JSON lines.
+
+Invariant: nothing is written and nothing is trusted: rows come out as they lie there, for the verifier.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from tyrum_gateway.domain.audit import AuditRow, SignedHead
+from tyrum_gateway.domain.audit_verify import Report, verify
+from tyrum_gateway.domain.errors import StateUnusable
+from tyrum_gateway.storage.audit_heads import HeadsFile
+from tyrum_gateway.storage.audit_key import LARGEST_KEY, VerifyingKey
+from tyrum_gateway.storage.connection import BUSY_MILLISECONDS, failure
+
+_TEXTS = ("kind", "actor", "subject", "details", "previous", "hash")
+_COLUMNS = ("sequence", "at", *_TEXTS)
+_QUERY = f"SELECT {', '.join(_COLUMNS)} FROM audit ORDER BY sequence"  # noqa: S608 - constants only
+
+
+def verify_database(database: Path, heads: Path, key: Path) -> Report:
+    """Verify the log in a database, of a gateway that runs or of none.
+
+    Args:
+        database: The SQLite file, with its log beside it if it has one.
+        heads: The file of signed heads.
+        key: The public key in PEM.
+
+    Raises:
+        StateUnusable: One of the files cannot be read as what it is.
+    """
+    # Heads first: one that is signed meanwhile would be over rows that were not read.
+    signed = list(read_heads(heads))
+    return verify(database_rows(database), signed, read_key(key).authentic)
+
+
+def read_key(path: Path) -> VerifyingKey:
+    """Read a public key.
+
+    Raises:
+        StateUnusable: The file holds none.
+    """
+    try:
+        with path.open("rb") as file:
+            return VerifyingKey.of_pem(file.read(LARGEST_KEY))
+    except OSError as error:
+        raise StateUnusable(f"cannot read the key `{path}`: {error.strerror}") from error
+    except ValueError as error:
+        raise StateUnusable(f"`{path}` holds no Ed25519 public key in PEM") from error
+
+
+def read_heads(path: Path) -> Iterator[SignedHead]:
+    """Yield the heads of a file.
+
+    Raises:
+        StateUnusable: The file cannot be read.
+    """
+    try:
+        yield from HeadsFile(path).read()
+    except OSError as error:
+        raise StateUnusable(f"cannot read the heads `{path}`: {error.strerror}") from error
+
+
+def database_rows(path: Path) -> Iterator[AuditRow]:
+    """Yield all rows of a database, in order.
+
+    Raises:
+        StateUnusable: The file cannot be read, or holds no audit log with a chain.
+    """
+    try:
+        with closing(_open(path)) as connection:
+            # Text that is no Unicode was put there by somebody else: the verifier must see it, not stumble.
+            connection.text_factory = lambda raw: raw.decode(errors="surrogateescape")
+            for row in connection.execute(_QUERY):
+                yield AuditRow(*row)
+    except sqlite3.OperationalError as error:
+        raise StateUnusable(f"`{path}` holds no audit log that can be read: {error}") from error
+    except sqlite3.Error as error:
+        raise failure(path, error) from error
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    if not path.is_file():
+        raise StateUnusable(f"no database `{path}`")
+    uri = path.absolute().as_uri()
+    connection = sqlite3.connect(f"{uri}?mode=ro", uri=True, timeout=BUSY_MILLISECONDS / 1_000)
+    try:
+        connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
+    except sqlite3.OperationalError:
+        connection.close()
+        if path.with_name(f"{path.name}-wal").exists():
+            raise
+        # Where nothing can be written SQLite cannot make the files beside it; without a log it need not.
+        connection = sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True)
+    return connection
+
+
+def exported_rows(path: Path) -> Iterator[AuditRow]:
+    """Yield the rows of an export, in the order of its lines.
+
+    Raises:
+        StateUnusable: The file cannot be read, or a line is no row; the line is named.
+    """
+    try:
+        with path.open(encoding="utf-8", errors="surrogateescape") as file:
+            for number, line in enumerate(file, 1):
+                yield _row(line, f"{path}:{number}")
+    except OSError as error:
+        raise StateUnusable(f"cannot read `{path}`: {error.strerror}") from error
+
+
+def _row(line: str, place: str) -> AuditRow:
+    try:
+        value: Any = json.loads(line)
+        if set(value) != set(_COLUMNS):
+            raise ValueError("other members")
+        texts = [value[name] for name in _TEXTS]
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError("other types")
+        # Protobuf writes numbers of 64 bits as text.
+        return AuditRow(int(value["sequence"]), int(value["at"]), *texts)
+    except (ValueError, TypeError) as error:
+        raise StateUnusable(f"{place}: not a row of an audit export") from error

@@ -1,0 +1,103 @@
+"""The file of signed heads: JSON lines that are only ever appended, outside the database.
+
+Invariant: a head that `append` returned from is on the disk. A line that a crash cut off counts as no line;
+the next one begins anew.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tyrum_gateway.domain.audit import SignedHead
+from tyrum_gateway.domain.errors import StateUnusable
+
+_LONGEST_LINE = 1024
+_TAIL = 16 * _LONGEST_LINE
+
+
+class HeadsFile:
+    """Signed heads, oldest first."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, head: SignedHead) -> None:
+        """Add a head, durably.
+
+        Raises:
+            OSError: The file takes no more.
+        """
+        created = not self.path.exists()
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        descriptor = os.open(self.path, flags, 0o600)
+        try:
+            size = os.fstat(descriptor).st_size
+            cut_off = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+            line = (b"\n" if cut_off else b"") + encode(head).encode() + b"\n"
+            if os.write(descriptor, line) != len(line):
+                raise OSError(f"`{self.path}` took only a part of a line")
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if created:
+            parent = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(parent)
+            finally:
+                os.close(parent)
+
+    def last(self) -> SignedHead | None:
+        """Return the newest head; None when there is no file.
+
+        Raises:
+            StateUnusable: The file cannot be read, or holds something but no head at its end.
+        """
+        try:
+            with self.path.open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - _TAIL))
+                tail = file.read(_TAIL)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StateUnusable(f"cannot read the audit heads `{self.path}`: {error.strerror}") from error
+        heads = [head for line in tail.splitlines() if (head := decode(line)) is not None]
+        if not heads and tail.strip():
+            raise StateUnusable(f"`{self.path}` holds no audit head: restore it, or move it away knowingly")
+        return heads[-1] if heads else None
+
+    def read(self) -> Iterator[SignedHead]:
+        """Yield all heads; lines that are none, such as one that a crash cut off, are left out.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        with self.path.open("rb") as file:
+            while line := file.readline(_LONGEST_LINE):
+                head = decode(line)
+                if head is not None:
+                    yield head
+
+
+def encode(head: SignedHead) -> str:
+    """Write a head as one line of JSON."""
+    return json.dumps(asdict(head), separators=(",", ":"))
+
+
+def decode(line: bytes | str) -> SignedHead | None:
+    """Read a line; None when it is no head."""
+    try:
+        value: Any = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(value, dict):
+        return None
+    numbers: list[Any] = [value.get(name) for name in ("sequence", "at")]
+    texts: list[Any] = [value.get(name) for name in ("hash", "key_id", "signature")]
+    if not all(type(number) is int for number in numbers) or not all(isinstance(text, str) for text in texts):
+        return None
+    (sequence, at), (row, key_id, signature) = numbers, texts
+    return SignedHead(sequence, row, at, key_id, signature)
