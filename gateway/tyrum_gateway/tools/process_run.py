@@ -29,7 +29,7 @@ from tyrum_gateway.domain.process import (
 )
 from tyrum_gateway.domain.states import CallState
 from tyrum_gateway.domain.tool import Execution, Prepared, Rejected, ToolResult
-from tyrum_gateway.tools import programs, workspace
+from tyrum_gateway.tools import programs, run_shell, workspace
 from tyrum_gateway.tools.digests import Digests
 from tyrum_gateway.tools.isolation import (
     PROGRAM_CHANGED,
@@ -113,22 +113,20 @@ class ProcessRunTool:
         boundary = self._isolation.boundary()
         try:
             call = self._resolve(parse_arguments(arguments))
-            if self._digests.known(call.program.status) and workspace.remembered(
-                call.operands, self._digests
-            ):
-                sha256, operands = self._read(call)
+            if call.remembered(self._digests):
+                files = self._read(call)
             else:
-                sha256, operands = await asyncio.to_thread(self._read, call)
+                files = await asyncio.to_thread(self._read, call)
         except ArgumentProblem as problem:
             return Rejected(str(problem))
         run = ProcessRun(
-            program=FileIdentity(call.program.path, sha256),
+            program=files.program,
             argv=call.argv,
             env={**self._base, **call.arguments.env},
             workspace=self._settings.workspace,
             cwd=call.cwd,
             stdin=call.arguments.stdin.encode(),
-            operands=operands.fixed,
+            operands=(*files.started, *files.operands.fixed),
             limits=call.limits,
             required_claims=self._settings.required_claims,
             secrets=call.arguments.secrets,
@@ -137,9 +135,12 @@ class ProcessRunTool:
             Shown(
                 tool=NAME,
                 run=run,
-                shell=call.arguments.shell,
+                shell=call.arguments.shell if call.plan is not None else None,
+                text=call.arguments.shell,
+                unclear="" if call.plan is None else call.plan.opaque,
+                started=len(files.started),
                 given_env=call.arguments.env,
-                open_operands=operands.open,
+                open_operands=files.operands.open,
                 candidate=candidate,
                 boundary=boundary,
             )
@@ -208,24 +209,46 @@ class ProcessRunTool:
                 most = limits.wall_time // timedelta(milliseconds=1)
                 raise ArgumentProblem(f"`timeout_ms` is above the operator's limit of {most}")
             limits = RunLimits(asked, limits.output_bytes, limits.kill_grace)
-        if arguments.argv is None:
-            argv = (*SHELL_ARGUMENTS, arguments.shell or "")
-            return _Call(arguments, programs.find_shell(settings.search), argv, cwd, limits, ())
-        program = programs.resolve(arguments.argv[0], settings.search, settings.workspace.path, cwd)
-        operands = workspace.find_operands(settings.workspace, cwd, self._named(program, arguments.argv))
-        return _Call(arguments, program, arguments.argv, cwd, limits, operands)
+        text = arguments.shell or ""
+        # One literal command needs no shell: it is the same call as its words in `argv`.
+        argv = run_shell.sole_command(text) if arguments.argv is None else arguments.argv
+        if argv is None:
+            shell = programs.find_shell(settings.search)
+            around = run_shell.Surroundings(settings.search, settings.workspace.path, cwd)
+            plan = run_shell.plan(text, shell, around)
+            named = [name for program in plan.programs for name in self._interpreter(program)]
+            operands = workspace.find_operands(settings.workspace, cwd, [*named, *plan.arguments])
+            return _Call(arguments, shell, (*SHELL_ARGUMENTS, text), cwd, limits, operands, plan)
+        try:
+            program = programs.resolve(argv[0], settings.search, settings.workspace.path, cwd)
+        except ArgumentProblem as problem:
+            place = "`argv[0]`" if arguments.argv is not None else "`shell`"
+            raise ArgumentProblem(str(problem).replace("`argv[0]`", place, 1)) from None
+        operands = workspace.find_operands(settings.workspace, cwd, [*self._interpreter(program), *argv[1:]])
+        return _Call(arguments, program, argv, cwd, limits, operands)
 
-    def _named(self, program: programs.Program, argv: tuple[str, ...]) -> tuple[str, ...]:
-        """What may name files: the arguments, and the interpreter of a script if it is in the workspace."""
+    def _interpreter(self, program: programs.Program) -> tuple[str, ...]:
+        """The interpreter of a script if it is in the workspace."""
         interpreter = programs.interpreter(program)
         root = self._settings.workspace.path.rstrip("/") + "/"
         if interpreter is None or (interpreter.startswith("/") and not interpreter.startswith(root)):
-            return argv[1:]
-        return interpreter, *argv[1:]
+            return ()
+        return (interpreter,)
 
-    def _read(self, call: "_Call") -> tuple[str, workspace.Operands]:
-        sha256 = programs.digest(call.program, self._digests)
-        return sha256, workspace.digest_operands(self._settings.workspace, call.operands, self._digests)
+    def _read(self, call: "_Call") -> "_Files":
+        started = tuple(
+            FileIdentity(program.path, programs.digest(program, self._digests)) for program in call.started
+        )
+        return _Files(
+            FileIdentity(call.program.path, programs.digest(call.program, self._digests)),
+            started,
+            workspace.digest_operands(
+                self._settings.workspace,
+                call.operands,
+                self._digests,
+                most=workspace.MAX_OPERANDS - len(started),
+            ),
+        )
 
     async def _project(self, names: tuple[str, ...]) -> Mapping[str, str]:
         if not names:
@@ -282,21 +305,48 @@ class _Call:
     cwd: str
     limits: RunLimits
     operands: tuple[workspace.Operand, ...]
+    plan: run_shell.ShellPlan | None = None
+    """Of a call that a shell runs."""
+
+    @property
+    def started(self) -> tuple[programs.Program, ...]:
+        """Programs that the shell starts, as far as they are known."""
+        return () if self.plan is None else self.plan.programs
+
+    def remembered(self, digests: Digests) -> bool:
+        """Tell whether all content is known without reading."""
+        return all(
+            digests.known(program.status) for program in (self.program, *self.started)
+        ) and workspace.remembered(self.operands, digests)
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """The content of a call's files."""
+
+    program: FileIdentity
+    started: tuple[FileIdentity, ...]
+    operands: workspace.Operands
 
 
 def _target(call: _Call) -> Target:
-    arguments = call.arguments
-    is_shell = arguments.shell is not None
-    return Target(
+    arguments, plan = call.arguments, call.plan
+    target = Target(
         tool=NAME,
         effect=Effect.STATE_CHANGING,
-        program=None if is_shell else call.program.path,
-        argv=() if is_shell else call.argv,
-        shell=arguments.shell,
         cwd=call.cwd,
         env=frozenset(arguments.env),
         stdin=bool(arguments.stdin),
         secrets=frozenset(arguments.secrets),
+    )
+    if plan is None:
+        return replace(target, program=call.program.path, argv=call.argv)
+    return replace(
+        target,
+        shell=arguments.shell,
+        interpreter=call.program.path,
+        commands=plan.commands,
+        opaque=plan.opaque,
     )
 
 

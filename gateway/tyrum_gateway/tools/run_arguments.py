@@ -44,7 +44,8 @@ SCHEMA: Mapping[str, object] = {
             "type": "string",
             "minLength": 1,
             "maxLength": MAX_SHELL_BYTES,
-            "description": "Text for bash, instead of `argv`. Always needs a human's approval.",
+            "description": "Text for bash, instead of `argv`. One plain command runs without a shell. More "
+            "than plain commands joined by `&&`, `||`, `|` or `;` always needs a human's approval.",
         },
         "cwd": {
             "type": "string",

@@ -30,11 +30,18 @@ class Shown:
     tool: str
     run: ProcessRun
     shell: str | None
+    """Text that a shell runs."""
     given_env: Mapping[str, str]
     """The part of the environment that the model chose."""
     open_operands: tuple[str, ...]
     candidate: Candidate
     boundary: Boundary
+    text: str | None = None
+    """Shell text as it was given, also when it needs no shell."""
+    unclear: str = ""
+    """Why rules cannot judge the text."""
+    started: int = 0
+    """How many of the run's operands, from the first, are programs that the shell starts."""
 
 
 def subject_of(shown: Shown) -> Subject:
@@ -82,9 +89,13 @@ def _people(shown: Shown) -> str:
     ]
     if shown.shell is None:
         lines.append(f"arguments  {' '.join(quoted(argument) for argument in run.argv)}")
-    else:
-        lines.append("shell text")
-        lines += _block(shown.shell)
+    if shown.text is not None:
+        lines.append("shell text" if shown.shell is not None else "given as")
+        lines += _block(shown.text)
+    if shown.unclear:
+        lines.append(f"unclear    {shown.unclear}")
+    started, named = run.operands[: shown.started], run.operands[shown.started :]
+    lines += [f"starts     {quoted(program.path)}  ({_fixed(program.sha256)})" for program in started]
     lines.append(f"directory  {quoted(run.cwd)} in {quoted(run.workspace.path)}")
     lines += [f"env        {name}={quoted(value)}" for name, value in sorted(shown.given_env.items())]
     always = sorted(set(run.env) - set(shown.given_env))
@@ -92,7 +103,7 @@ def _people(shown: Shown) -> str:
     lines += _stdin_lines(run.stdin)
     if run.secrets:
         lines.append(f"secrets    {', '.join(run.secrets)}  (as environment variables)")
-    lines += [f"file       {quoted(operand.path)}  ({_fixed(operand.sha256)})" for operand in run.operands]
+    lines += [f"file       {quoted(operand.path)}  ({_fixed(operand.sha256)})" for operand in named]
     lines += [
         f"file       {quoted(path)}  (content not fixed: it may change before the command runs)"
         for path in shown.open_operands

@@ -150,8 +150,14 @@ def remembered(operands: Sequence[Operand], digests: Digests) -> bool:
     )
 
 
-def digest_operands(workspace: WorkspaceIdentity, operands: Sequence[Operand], digests: Digests) -> Operands:
-    """Fix the content of files; blocks while new ones are read.
+def digest_operands(
+    workspace: WorkspaceIdentity,
+    operands: Sequence[Operand],
+    digests: Digests,
+    *,
+    most: int = MAX_OPERANDS,
+) -> Operands:
+    """Fix the content of at most `most` files; blocks while new ones are read.
 
     Raises:
         ArgumentProblem: The workspace was replaced.
@@ -160,7 +166,7 @@ def digest_operands(workspace: WorkspaceIdentity, operands: Sequence[Operand], d
     with _opened_root(workspace) as root:
         for index, operand in enumerate(operands):
             value = None
-            if index < MAX_OPERANDS and operand.relative is not None:
+            if index < most and operand.relative is not None:
                 try:
                     with _opened_file(root, operand.relative) as descriptor:
                         value = digests.compute(descriptor, MAX_OPERAND_BYTES)
