@@ -34,11 +34,12 @@ class Agent:
     model: Model
     policy: Bundle
     tools: Mapping[str, Tool]
+    name: str = "default"
 
     def exposed(self) -> list[ToolSchema]:
         """Tools shown to a step: configured, not denied outright, and with a binding that is capable now."""
         return [
             tool.schema
             for tool in self.tools.values()
-            if tool.available() and not bars(self.policy, tool.schema.tool, tool.schema.effect)
+            if tool.available() and not bars(self.policy, tool.schema.tool, tool.schema.effect, self.name)
         ]

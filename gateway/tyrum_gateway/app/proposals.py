@@ -6,13 +6,14 @@ not shown, never reaches policy at all.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from tyrum_gateway.app.agent import Agent, EngineLimits
 from tyrum_gateway.domain.approval import Approval
 from tyrum_gateway.domain.errors import KernelBug, ProviderUnavailable
 from tyrum_gateway.domain.ids import ApprovalId, CallId
 from tyrum_gateway.domain.model import CallRequest
-from tyrum_gateway.domain.policy import Decision, Verdict, evaluate
+from tyrum_gateway.domain.policy import Decision, Override, Provenance, Target, Verdict, evaluate
 from tyrum_gateway.domain.ports import Clock, Ids
 from tyrum_gateway.domain.tool import Prepared, Rejected
 from tyrum_gateway.domain.turn import Call, Turn
@@ -47,11 +48,28 @@ Launch = Ready | AskAgain | Barred
 """What the last check before an operation says."""
 
 
+class Permissions(Protocol):
+    """What humans permitted for good."""
+
+    async def overrides(self, agent: str) -> tuple[Override, ...]:
+        """Return what holds for an agent now: neither revoked nor over."""
+        ...
+
+
 class Proposals:
     """Turns model output into decided calls, and checks them again at launch."""
 
-    def __init__(self, *, agent: Agent, clock: Clock, ids: Ids, limits: EngineLimits) -> None:
+    def __init__(
+        self,
+        *,
+        agent: Agent,
+        clock: Clock,
+        ids: Ids,
+        limits: EngineLimits,
+        permissions: Permissions | None = None,
+    ) -> None:
         self._agent = agent
+        self._permissions = permissions
         self._clock = clock
         self._ids = ids
         self._limits = limits
@@ -66,10 +84,10 @@ class Proposals:
         A deny always stands. An approval counts only for what was shown: the subject is resolved anew and
         compared by digest. A permission by rule counts only while a rule still permits.
         """
-        prepared = await self._prepare(call.tool, call.arguments)
+        prepared = await self._prepare(turn, call.tool, call.arguments)
         if isinstance(prepared, Rejected):
             return Barred(denied=False, content=f"not executed: {prepared.problem}")
-        verdict = evaluate(self._agent.policy, prepared.target)
+        verdict = await self._evaluate(prepared.target)
         if verdict.decision is Decision.DENY:
             return Barred(denied=True, content=f"denied by policy: {verdict.reason}")
         if approved is not None and approved.subject.digest == prepared.subject.digest:
@@ -84,23 +102,36 @@ class Proposals:
 
     async def _decide(self, turn: Turn, request: CallRequest) -> ProposedCall:
         call_id = self._ids.new(CallId)
-        prepared = await self._prepare(request.tool, request.arguments)
+        prepared = await self._prepare(turn, request.tool, request.arguments)
         if isinstance(prepared, Rejected):
             return ProposedCall(call_id, request.tool, request.arguments, None, prepared.problem)
-        verdict = evaluate(self._agent.policy, prepared.target)
+        verdict = await self._evaluate(prepared.target)
         proposed = ProposedCall(call_id, request.tool, request.arguments, verdict)
         if verdict.decision is Decision.REQUIRE_APPROVAL:
             return replace(proposed, approval=self._question(turn, call_id, prepared, verdict))
         return proposed
 
-    async def _prepare(self, tool_id: str, arguments: str) -> Prepared | Rejected:
+    async def _evaluate(self, target: Target) -> Verdict:
+        """Decide by rules, and by permissions only where rules would ask."""
+        verdict = evaluate(self._agent.policy, target)
+        if verdict.decision is not Decision.REQUIRE_APPROVAL or self._permissions is None:
+            return verdict
+        return evaluate(self._agent.policy, target, await self._permissions.overrides(self._agent.name))
+
+    async def _prepare(self, turn: Turn, tool_id: str, arguments: str) -> Prepared | Rejected:
         tool = self._agent.tools.get(tool_id)
         if tool is None:
             return Rejected(f"there is no tool `{tool_id[:64]}`")
         try:
-            return await tool.prepare(arguments)
+            prepared = await tool.prepare(arguments)
         except ProviderUnavailable as unavailable:
             return Rejected(unavailable.public)
+        if isinstance(prepared, Rejected):
+            return prepared
+        # From the second step on the model has read what tools returned.
+        provenance = Provenance.TRUSTED if turn.step <= 1 else Provenance.UNTRUSTED
+        target = replace(prepared.target, agent=self._agent.name, provenance=provenance)
+        return replace(prepared, target=target)
 
     def _question(self, turn: Turn, call_id: CallId, prepared: Prepared, verdict: Verdict) -> Approval:
         if not prepared.subject.json:
@@ -117,4 +148,6 @@ class Proposals:
             requested_by=turn.principal_id,
             created_at=now,
             expires_at=now + self._limits.approval_expiry,
+            agent=self._agent.name,
+            target=verdict.target,
         )
