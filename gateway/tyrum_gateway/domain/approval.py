@@ -6,10 +6,15 @@ was shown; whoever answers is recorded by name and method (ARCH-22: human identi
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 
 from tyrum_gateway.domain.canonical import digest_text
-from tyrum_gateway.domain.errors import AlreadyResolved, VersionConflict
+from tyrum_gateway.domain.errors import (
+    AlreadyResolved,
+    KernelBug,
+    RequesterMayNotApprove,
+    VersionConflict,
+)
 from tyrum_gateway.domain.ids import ApprovalId, CallId, ConversationId, OverrideId, PrincipalId, TurnId
 from tyrum_gateway.domain.principal import Principal
 
@@ -73,21 +78,51 @@ class Approval:
     resolution: Resolution | None = None
 
 
+class Receipt(Enum):
+    """What an approval is worth to its call at the moment the call would begin."""
+
+    VALID = auto()
+    CHANGED = auto()
+    """What would run is not what was approved."""
+    LAPSED = auto()
+    """The approval was given too long ago."""
+
+
 def answer(
-    approval: Approval, *, approve: bool, digest: str, reason: str, principal: Principal, now: datetime
+    approval: Approval,
+    *,
+    approve: bool,
+    digest: str,
+    reason: str,
+    principal: Principal,
+    now: datetime,
+    override_id: OverrideId | None = None,
+    requester_may_approve: bool = True,
 ) -> Approval:
     """Record a human's answer.
 
     The same answer of the same principal again returns the approval unchanged.
 
+    Args:
+        approval: The question.
+        approve: Whether the call may run.
+        digest: Of what was shown.
+        reason: Given by the human.
+        principal: Who answers.
+        now: When.
+        override_id: Of the standing permission that an approval creates besides.
+        requester_may_approve: Whether who asked for the call may approve it; denying is always possible.
+
     Raises:
         AlreadyResolved: Another outcome stands, or the approval has expired.
+        RequesterMayNotApprove: Somebody else has to.
         VersionConflict: The digest is not that of the approval.
     """
     outcome = Outcome.APPROVED if approve else Outcome.DENIED
     if approval.resolution is not None:
         same = approval.resolution.outcome is outcome
-        if same and approval.resolution.principal_id == principal.principal_id:
+        whole = override_id is None or approval.resolution.override_id is not None
+        if same and whole and approval.resolution.principal_id == principal.principal_id:
             return approval
         raise AlreadyResolved(
             f"approval `{approval.approval_id}` is already {approval.resolution.outcome}",
@@ -95,6 +130,8 @@ def answer(
         )
     if now >= approval.expires_at:
         raise AlreadyResolved(f"approval `{approval.approval_id}` has expired", state=Outcome.EXPIRED.value)
+    if approve and not requester_may_approve and approval.requested_by == principal.principal_id:
+        raise RequesterMayNotApprove("you asked for this call: somebody else has to approve it")
     if (approve or digest) and digest != approval.subject.digest:
         raise VersionConflict(
             "what would run is not what was shown: read the approval again",
@@ -111,8 +148,29 @@ def answer(
             method=principal.method,
             reason=reason,
             origin=principal.origin,
+            override_id=override_id,
         ),
     )
+
+
+def receipt(approval: Approval, call_id: CallId, subject: Subject, now: datetime) -> Receipt:
+    """Tell whether an approval lets its call begin now, with this subject.
+
+    An approval stands after the answer for as long as the question was open to be answered: a gateway that
+    was down for longer asks again instead of surprising anybody.
+
+    Raises:
+        KernelBug: It is no approval, or that of another call.
+    """
+    resolution = approval.resolution
+    if resolution is None or resolution.outcome is not Outcome.APPROVED or approval.call_id != call_id:
+        raise KernelBug(
+            "a call would begin without its approval", approval=approval.approval_id, call=call_id
+        )
+    if approval.subject.digest != subject.digest:
+        return Receipt.CHANGED
+    stands_for = approval.expires_at - approval.created_at
+    return Receipt.VALID if now < resolution.resolved_at + stands_for else Receipt.LAPSED
 
 
 def close(approval: Approval, outcome: Outcome, now: datetime, reason: str) -> Approval:

@@ -13,6 +13,7 @@ from tyrum_gateway.domain.binding import Binding
 from tyrum_gateway.domain.canonical import Value
 from tyrum_gateway.domain.checkpoint import Checkpoint
 from tyrum_gateway.domain.ids import CallId, ConversationId, PrincipalId
+from tyrum_gateway.domain.override import Override
 from tyrum_gateway.domain.process import ProcessResult
 from tyrum_gateway.domain.transcript import Payload
 from tyrum_gateway.domain.turn import Call, Turn
@@ -87,6 +88,8 @@ class Commit:
     """New questions."""
     resolved: tuple[Approval, ...] = ()
     """Questions that must still be pending, with their resolution."""
+    overrides: tuple[Override, ...] = ()
+    """Standing permissions that these resolutions create."""
     bindings: tuple[Binding, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     checkpoint: Checkpoint | None = None

@@ -15,6 +15,7 @@ from tyrum_gateway.domain.ids import (
     CallId,
     ConversationId,
     OperationId,
+    OverrideId,
     PrincipalId,
     ProcessId,
     TurnId,
@@ -86,6 +87,10 @@ class ApprovalResolved:
     resolved_by: str
     method: str
     reason: str
+    origin: str = ""
+    """From where: the transport and what it proved of the peer."""
+    override_id: OverrideId | None = None
+    """The standing permission that the answer created too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,12 +93,14 @@ class ApprovalAnswered:
 
 @dataclass(frozen=True, slots=True)
 class SubjectChanged:
-    """What would run is no longer what was decided on, and nothing ran: ask again, never rebind."""
+    """What was decided on no longer holds, and nothing ran: ask again, never rebind."""
 
     call_id: CallId
     superseded: Approval | None
     """The approval that no longer counts; None when a rule had permitted the call."""
     approval: Approval
+    reason: str = "what would run is no longer what was approved"
+    """Why the superseded approval no longer counts."""
 
 
 @dataclass(frozen=True, slots=True)

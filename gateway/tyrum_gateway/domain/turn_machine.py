@@ -208,11 +208,10 @@ def _superseded(turn: Turn, event: SubjectChanged) -> Transition:
         raise KernelBug("SubjectChanged does not fit the current call", turn=turn.turn_id)
     effects: list[Effect] = []
     if event.superseded is not None:
-        reason = "what would run is no longer what was approved"
         effects.append(
             Record(
                 transcript.ApprovalResolved(
-                    call.call_id, event.superseded.approval_id, Outcome.SUPERSEDED, "", "", reason
+                    call.call_id, event.superseded.approval_id, Outcome.SUPERSEDED, "", "", event.reason
                 )
             )
         )
@@ -289,6 +288,8 @@ def _resolved(approval: Approval) -> transcript.ApprovalResolved:
         resolution.resolved_by,
         resolution.method,
         resolution.reason,
+        resolution.origin,
+        resolution.override_id,
     )
 
 

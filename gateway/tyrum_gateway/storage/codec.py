@@ -11,7 +11,15 @@ from typing import Any, assert_never
 from tyrum_gateway.domain import transcript
 from tyrum_gateway.domain.approval import Outcome
 from tyrum_gateway.domain.errors import StateUnusable
-from tyrum_gateway.domain.ids import ApprovalId, BindingId, CallId, OperationId, PrincipalId, ProcessId
+from tyrum_gateway.domain.ids import (
+    ApprovalId,
+    BindingId,
+    CallId,
+    OperationId,
+    OverrideId,
+    PrincipalId,
+    ProcessId,
+)
 from tyrum_gateway.domain.policy import Decision
 from tyrum_gateway.domain.process import EndCause
 from tyrum_gateway.domain.states import CallState, TurnState
@@ -90,6 +98,8 @@ def _fields(payload: transcript.Payload) -> tuple[str, _Fields]:
                 "resolved_by": payload.resolved_by,
                 "method": payload.method,
                 "reason": payload.reason,
+                "origin": payload.origin,
+                "override_id": payload.override_id,
             }
         case transcript.ToolCallStarted():
             return "tool_call_started", {
@@ -175,6 +185,8 @@ def _approval_requested(fields: _Fields, _content: str) -> transcript.Payload:
 
 
 def _approval_resolved(fields: _Fields, _content: str) -> transcript.Payload:
+    # The last two came later than the first events of this kind.
+    override = fields.get("override_id")
     return transcript.ApprovalResolved(
         call_id=CallId(fields["call_id"]),
         approval_id=ApprovalId(fields["approval_id"]),
@@ -182,6 +194,8 @@ def _approval_resolved(fields: _Fields, _content: str) -> transcript.Payload:
         resolved_by=fields["resolved_by"],
         method=fields["method"],
         reason=fields["reason"],
+        origin=fields.get("origin", ""),
+        override_id=None if override is None else OverrideId(override),
     )
 
 
