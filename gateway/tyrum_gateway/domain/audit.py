@@ -56,19 +56,19 @@ class SignedHead:
 class AuditLog(Protocol):
     """Reading the log."""
 
-    async def audit_head(self) -> tuple[int, str] | None:
+    async def head(self) -> tuple[int, str] | None:
         """Read sequence and hash of the newest row; None when there is none."""
         ...
 
-    async def audit_hash(self, sequence: int) -> str | None:
+    async def hash_of(self, sequence: int) -> str | None:
         """Read the hash of one row; None when there is no such row."""
         ...
 
-    async def audit_rows(self, after: int, limit: int, *, subject: str = "") -> Sequence[AuditRow]:
+    async def rows(self, after: int, limit: int, *, subject: str = "") -> Sequence[AuditRow]:
         """Read rows after a sequence in order, of one subject unless it is empty."""
         ...
 
-    async def audit_rows_before(self, before: int, limit: int, *, subject: str = "") -> Sequence[AuditRow]:
+    async def rows_before(self, before: int, limit: int, *, subject: str = "") -> Sequence[AuditRow]:
         """Read rows before a sequence, newest first, of one subject unless it is empty."""
         ...
 

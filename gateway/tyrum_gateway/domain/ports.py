@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from tyrum_gateway.domain.approval import Approval
 from tyrum_gateway.domain.binding import Binding
 from tyrum_gateway.domain.checkpoint import Checkpoint
-from tyrum_gateway.domain.commit import Acceptance, Accepted, Commit, Conversation
+from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Commit, Conversation
 from tyrum_gateway.domain.ids import ApprovalId, BindingId, ConversationId, EntityId, PrincipalId, TurnId
 from tyrum_gateway.domain.principal import Principal
 from tyrum_gateway.domain.transcript import Event
@@ -85,6 +85,10 @@ class Store(Protocol):
             VersionConflict: The turn's stored version differs, or an approval is no longer pending. Nothing
                 was changed.
         """
+        ...
+
+    async def record(self, entries: Sequence[AuditEntry], at: datetime) -> None:
+        """Append facts to the audit log that no turn causes, in one commit."""
         ...
 
     async def turn(self, turn_id: TurnId) -> TurnView:

@@ -106,6 +106,11 @@ SAVE_TOKEN = compiled(
         where=tokens.c.principal_id == _token.excluded.principal_id,
     )
 )
+TOKEN_IN_FORCE = compiled(
+    select(tokens.c.token_sha256).where(
+        tokens.c.token_sha256 == bindparam("token"), tokens.c.revoked_at.is_(None)
+    )
+)
 REVOKE_OTHER_TOKENS = compiled(
     tokens.update()
     .where(

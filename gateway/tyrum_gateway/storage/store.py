@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Self
 
 from tyrum_gateway.domain.approval import Approval
+from tyrum_gateway.domain.audit import AuditLog
 from tyrum_gateway.domain.binding import Binding
 from tyrum_gateway.domain.checkpoint import Checkpoint
-from tyrum_gateway.domain.commit import Acceptance, Accepted, Commit, Conversation
+from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Commit, Conversation
 from tyrum_gateway.domain.errors import NotFound
 from tyrum_gateway.domain.ids import ApprovalId, BindingId, ConversationId, PrincipalId, TurnId
 from tyrum_gateway.domain.ports import BoundOperation, Store, TurnView, Window
@@ -22,6 +23,7 @@ from tyrum_gateway.domain.principal import Principal
 from tyrum_gateway.domain.transcript import Event
 from tyrum_gateway.domain.turn import Turn
 from tyrum_gateway.storage import rows, statements, writes
+from tyrum_gateway.storage.audit_log import SqliteAuditLog
 from tyrum_gateway.storage.connection import open_writer
 from tyrum_gateway.storage.reads import Reads
 from tyrum_gateway.storage.schema import prepare
@@ -67,6 +69,11 @@ class SqliteStore(Store):
             await self._writer.close()
 
     @property
+    def audit(self) -> AuditLog:
+        """The audit log, for reading."""
+        return SqliteAuditLog(self._reads)
+
+    @property
     def statistics(self) -> Statistics:
         """What this store has done since it was opened."""
         return Statistics(
@@ -83,6 +90,10 @@ class SqliteStore(Store):
     async def commit(self, commit: Commit) -> tuple[Turn, tuple[Event, ...]]:
         """See `Store.commit`."""
         return await self._writer.run(functools.partial(writes.commit, change=commit))
+
+    async def record(self, entries: Sequence[AuditEntry], at: datetime) -> None:
+        """See `Store.record`."""
+        await self._writer.run(functools.partial(writes.record, entries=entries, at=at))
 
     async def ensure_principal(
         self, principal_id: PrincipalId, name: str, roles: Sequence[str], token_sha256: str, now: datetime

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from tyrum_gateway.domain.approval import Approval
 from tyrum_gateway.domain.audit import GENESIS
@@ -23,6 +23,9 @@ from tyrum_gateway.storage.statements import Statement
 from tyrum_gateway.storage.times import to_microseconds
 
 _Values = Mapping[str, Any]
+
+KERNEL: Final = "kernel"
+"""Actor of what the gateway does of itself."""
 
 
 def accept(connection: sqlite3.Connection, acceptance: Acceptance) -> Accepted:
@@ -165,7 +168,12 @@ def ensure_principal(
     at = to_microseconds(now)
     found = _run(connection, statements.PRINCIPAL_BY_NAME, {"wanted": name}).fetchone()
     owner = principal_id if found is None else PrincipalId(found["principal_id"])
+    known = _run(connection, statements.TOKEN_IN_FORCE, {"token": token_sha256}).fetchone() is not None
+    facts: list[AuditEntry] = []
     if found is None:
+        facts.append(
+            AuditEntry("principal.created", KERNEL, owner, {"name": name, "roles": sorted(set(roles))})
+        )
         _run(
             connection,
             statements.INSERT_PRINCIPAL,
@@ -177,7 +185,10 @@ def ensure_principal(
                 "disabled_at": None,
             },
         )
-    _run(connection, statements.REVOKE_OTHER_TOKENS, {"owner": owner, "kept": token_sha256, "at": at})
+    revoked = _run(
+        connection, statements.REVOKE_OTHER_TOKENS, {"owner": owner, "kept": token_sha256, "at": at}
+    )
+    token_id = f"{TokenId.prefix}_0{token_sha256[:25]}"
     saved = _run(
         connection,
         statements.SAVE_TOKEN,
@@ -187,13 +198,22 @@ def ensure_principal(
             "created_at": at,
             "expires_at": None,
             "revoked_at": None,
-            "token_id": f"{TokenId.prefix}_0{token_sha256[:25]}",
+            "token_id": token_id,
             "label": "",
         },
     )
     if saved.rowcount != 1:
         raise KernelBug(f"the token given to `{name}` is another principal's", principal=owner)
+    if not known or revoked.rowcount:
+        kind = "token.created" if found is None else "token.replaced"
+        facts.append(AuditEntry(kind, KERNEL, owner, {"token": token_id, "revoked": revoked.rowcount}))
+    append_audit(connection, facts, now)
     return owner
+
+
+def record(connection: sqlite3.Connection, entries: Sequence[AuditEntry], at: datetime) -> None:
+    """Append facts to the audit log that belong to no turn."""
+    append_audit(connection, entries, at)
 
 
 def _open(connection: sqlite3.Connection, acceptance: Acceptance) -> tuple[int, int]:
