@@ -1,5 +1,6 @@
 """Loads a configuration file into checked settings, or says everything that is wrong with it."""
 
+import hashlib
 from collections.abc import Mapping as AbstractMapping
 from dataclasses import dataclass
 from importlib import resources
@@ -41,6 +42,8 @@ class CheckedFile:
     path: Path
     directory: Path
     content: model.ConfigFile
+    digest: str
+    """`sha256:` and the hexadecimal digest of the file."""
 
 
 def quickstart_path() -> Path:
@@ -66,7 +69,8 @@ def check_file(path: Path, *, environment: AbstractMapping[str, str]) -> Checked
         ConfigProblems: the file cannot be used; it lists every problem by position.
     """
     file = str(path)
-    tree = read_document(_read(path), file)
+    read = _read(path)
+    tree = read_document(read, file)
     problems = list(tree.problems)
     if tree.root is None:
         raise ConfigProblems(problems)
@@ -80,7 +84,8 @@ def check_file(path: Path, *, environment: AbstractMapping[str, str]) -> Checked
     if problems or content is None:
         # Raised out of the handler's reach: the library's own error knows the file's values.
         raise ConfigProblems(problems)
-    return CheckedFile(path, around.directory, content)
+    digest = "sha256:" + hashlib.sha256(read).hexdigest()
+    return CheckedFile(path, around.directory, content, digest)
 
 
 def place_of(path: Path, *keys: str) -> Place:
@@ -116,6 +121,7 @@ def _settings(checked: CheckedFile, environment: AbstractMapping[str, str], stat
     limits = content.limits
     return Settings(
         source=checked.path,
+        source_digest=checked.digest,
         state_dir=state_dir,
         listen=ListenSettings(
             unix=None if content.listen.unix is None else Path(content.listen.unix),
@@ -151,6 +157,7 @@ def _settings(checked: CheckedFile, environment: AbstractMapping[str, str], stat
         ),
         policies=MappingProxyType({name: to_bundle(name, item) for name, item in content.policy.items()}),
         approval_expiry=parse_duration(content.approvals.expiry),
+        audit_heads=None if content.audit.heads is None else Path(content.audit.heads),
         limits=LimitSettings(
             steps_per_turn=limits.steps_per_turn,
             attempts_per_step=limits.attempts_per_step,

@@ -286,6 +286,16 @@ class Approvals(Section):
     )
 
 
+class Audit(Section):
+    """Where the audit log is anchored outside the database."""
+
+    heads: AbsolutePath | None = Field(
+        default=None,
+        description="File to which signed heads of the audit log are appended; by default `audit/heads.jsonl` in "
+        "the state directory. Better on another disk, or where the gateway may append but not rewrite.",
+    )
+
+
 class Limits(Section):
     """Bounds on what a conversation may use."""
 
@@ -338,4 +348,5 @@ class ConfigFile(Section):
         max_length=64, description="Bundles of rules; agents refer to them by name."
     )
     approvals: Approvals = Field(default=Approvals(), description="Requests for a human decision.")
+    audit: Audit = Field(default=Audit(), description="The audit log.")
     limits: Limits = Field(default=Limits(), description="Bounds on what a conversation may use.")

@@ -115,6 +115,8 @@ class Settings:
     """One checked configuration file, bound to a state directory."""
 
     source: Path
+    source_digest: str
+    """`sha256:` and the hexadecimal digest of the file as it was read."""
     state_dir: Path
     listen: ListenSettings
     secrets: Mapping[str, SecretReference]
@@ -125,4 +127,6 @@ class Settings:
     isolation_profiles: Mapping[str, IsolationProfileSettings]
     policies: Mapping[str, Bundle]
     approval_expiry: timedelta
+    audit_heads: Path | None
+    """Where signed heads are kept; None: in the state directory."""
     limits: LimitSettings
