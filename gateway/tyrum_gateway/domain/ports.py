@@ -12,7 +12,16 @@ from tyrum_gateway.domain.approval import Approval
 from tyrum_gateway.domain.binding import Binding
 from tyrum_gateway.domain.checkpoint import Checkpoint
 from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Commit, Conversation
-from tyrum_gateway.domain.ids import ApprovalId, BindingId, ConversationId, EntityId, PrincipalId, TurnId
+from tyrum_gateway.domain.ids import (
+    ApprovalId,
+    BindingId,
+    ConversationId,
+    EntityId,
+    OverrideId,
+    PrincipalId,
+    TurnId,
+)
+from tyrum_gateway.domain.override import Override
 from tyrum_gateway.domain.principal import Principal
 from tyrum_gateway.domain.transcript import Event
 from tyrum_gateway.domain.turn import Turn
@@ -65,8 +74,41 @@ class BoundOperation:
     created_at: datetime
 
 
+class OverrideStore(Protocol):
+    """Standing permissions; created by `Store.commit` together with the answer that gives them."""
+
+    async def of_agent(self, agent: str, now: datetime, limit: int) -> Sequence[Override]:
+        """Read what is in force for an agent, newest first, at most `limit`."""
+        ...
+
+    async def get(self, override_id: OverrideId) -> Override:
+        """Read an override.
+
+        Raises:
+            NotFound: There is no such override.
+        """
+        ...
+
+    async def page(self, before: OverrideId | None, limit: int) -> Sequence[Override]:
+        """List overrides, whether in force or not, newest first, beginning after `before`."""
+        ...
+
+    async def revoke(self, override: Override, audit: AuditEntry) -> Override:
+        """Store the revocation that an override carries, unless it was revoked before; return what is stored.
+
+        Raises:
+            NotFound: There is no such override.
+        """
+        ...
+
+
 class Store(Protocol):
     """The durable truth. One writer; every write is one commit."""
+
+    @property
+    def overrides(self) -> OverrideStore:
+        """Standing permissions."""
+        ...
 
     async def accept(self, acceptance: Acceptance) -> Accepted:
         """Make a message durable; the same request again returns the first acceptance.

@@ -24,6 +24,7 @@ from tyrum_gateway.storage.tables import (
     conversations,
     events,
     evidence,
+    overrides,
     principals,
     tokens,
     turns,
@@ -70,6 +71,7 @@ INSERT_TURN = _insert(turns)
 INSERT_BINDING = _insert(bindings)
 INSERT_APPROVAL = _insert(approvals)
 INSERT_EVIDENCE = _insert(evidence)
+INSERT_OVERRIDE = _insert(overrides)
 INSERT_EVENT = _insert(events)
 INSERT_AUDIT = _insert(audit)
 AUDIT_HEAD = compiled(

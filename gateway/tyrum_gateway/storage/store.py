@@ -18,13 +18,14 @@ from tyrum_gateway.domain.checkpoint import Checkpoint
 from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Commit, Conversation
 from tyrum_gateway.domain.errors import NotFound
 from tyrum_gateway.domain.ids import ApprovalId, BindingId, ConversationId, PrincipalId, TurnId
-from tyrum_gateway.domain.ports import BoundOperation, Store, TurnView, Window
+from tyrum_gateway.domain.ports import BoundOperation, OverrideStore, Store, TurnView, Window
 from tyrum_gateway.domain.principal import Principal
 from tyrum_gateway.domain.transcript import Event
 from tyrum_gateway.domain.turn import Turn
 from tyrum_gateway.storage import rows, statements, writes
 from tyrum_gateway.storage.audit_log import SqliteAuditLog
 from tyrum_gateway.storage.connection import open_writer
+from tyrum_gateway.storage.overrides import SqliteOverrides
 from tyrum_gateway.storage.reads import Reads
 from tyrum_gateway.storage.schema import prepare
 from tyrum_gateway.storage.statistics import Statistics
@@ -72,6 +73,11 @@ class SqliteStore(Store):
     def audit(self) -> AuditLog:
         """The audit log, for reading."""
         return SqliteAuditLog(self._reads)
+
+    @property
+    def overrides(self) -> OverrideStore:
+        """See `Store.overrides`."""
+        return SqliteOverrides(self._writer, self._reads)
 
     @property
     def statistics(self) -> Statistics:

@@ -17,7 +17,7 @@ from tyrum_gateway.domain.errors import KernelBug, NotFound, QuotaExceeded, Requ
 from tyrum_gateway.domain.ids import PrincipalId, TokenId
 from tyrum_gateway.domain.transcript import Event, Payload, ToolCallFinished, UserMessage
 from tyrum_gateway.domain.turn import Turn
-from tyrum_gateway.storage import rows, statements
+from tyrum_gateway.storage import override_rows, rows, statements
 from tyrum_gateway.storage.codec import encode
 from tyrum_gateway.storage.statements import Statement
 from tyrum_gateway.storage.times import to_microseconds
@@ -119,6 +119,11 @@ def commit(connection: sqlite3.Connection, change: Commit) -> tuple[Turn, tuple[
         raise VersionConflict("the turn has changed in the meantime: read it again", turn=turn.turn_id)
     for approval in change.resolved:
         _resolve(connection, approval)
+    _run_each(
+        connection,
+        statements.INSERT_OVERRIDE,
+        [override_rows.values(override) for override in change.overrides],
+    )
     _run_each(
         connection,
         statements.INSERT_BINDING,
