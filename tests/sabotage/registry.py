@@ -43,7 +43,7 @@ REGISTRY = (
         "await self._agent.tools[call.tool].execute(prepared, execution)\n"
         "                return begun, Launched(",
         "tests/gateway/test_crash.py"
-        "::test_killed_at_a_point_the_command_runs_at_most_once_and_the_turn_ends[before-begin-1-5]",
+        "::test_killed_at_a_point_the_command_runs_at_most_once_and_the_turn_ends[decided]",
     ),
     Sabotage(
         "INV-04",
