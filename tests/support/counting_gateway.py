@@ -16,11 +16,13 @@ from typing import Any
 
 from tyrum_gateway.bootstrap import Seams, serve
 from tyrum_gateway.config import load_settings
+from tyrum_gateway.domain.audit import AuditLog
 from tyrum_gateway.domain.commit import Acceptance, Accepted
 from tyrum_gateway.domain.ids import ConversationId
 from tyrum_gateway.domain.principal import Principal
 from tyrum_gateway.domain.transcript import Event
 from tyrum_gateway.storage import SqliteStore
+from tyrum_gateway.storage.audit_log import SqliteAuditLog
 from tyrum_provider_host.channel_client import ProviderChannel
 
 _CALLS = Counter[str]()
@@ -64,10 +66,26 @@ class CountingStore(SqliteStore):
         self._aside += 1
         return due
 
+    @property
+    def audit(self) -> AuditLog:
+        """Read it, and count its head apart: it is looked up for signing, whatever turns do."""
+        return _AuditAside(self)
+
     async def events(self, conversation_id: ConversationId, after: int, limit: int) -> Sequence[Event]:
         """Read, and count what followers read."""
         found = await super().events(conversation_id, after, limit)
         self._followed += len(found)
+        return found
+
+
+class _AuditAside(SqliteAuditLog):
+    def __init__(self, store: CountingStore) -> None:
+        super().__init__(store._reads)
+        self._store = store
+
+    async def head(self) -> tuple[int, str] | None:
+        found = await super().head()
+        self._store._aside += found is not None
         return found
 
 

@@ -9,8 +9,10 @@ from functools import partial
 
 import structlog
 
+from tyrum_gateway.app.audit_heads import HeadKeeper
 from tyrum_gateway.app.engine import Engine
 from tyrum_gateway.bootstrap.compose import Composition, Seams, compose
+from tyrum_gateway.bootstrap.evidence import Anchor, recorded
 from tyrum_gateway.bootstrap.state_directory import (
     StateDirectory,
     free_socket,
@@ -98,20 +100,22 @@ async def serve(
                 version=version,
                 seams=seams,
             )
-            await parts.identity.ensure("operator", list(Role), directory.operator_token())
-            server = GatewayServer(
-                guard=Guard(identity=parts.identity, ids=parts.ids),
-                services=Services(
-                    ChatServicer(parts.chat),
-                    ApprovalServicer(parts.approvals, store),
-                    CatalogServicer(parts.host, parts.profiles, store, partial(_problems_of, settings)),
-                ),
-                addresses=addresses,
-            )
-            async with parts.host:
-                await parts.host.wait_settled(ADMISSION_SECONDS)
-                announce = partial(directory.announced, version=version, config=settings.source)
-                await _run(parts, server, settings, announce, ready)
+            anchor = Anchor(directory.audit, settings.audit_heads)
+            async with recorded(settings, store, anchor, version) as keeper:
+                await parts.identity.ensure("operator", list(Role), directory.operator_token())
+                server = GatewayServer(
+                    guard=Guard(identity=parts.identity, ids=parts.ids),
+                    services=Services(
+                        ChatServicer(parts.chat),
+                        ApprovalServicer(parts.approvals, store),
+                        CatalogServicer(parts.host, parts.profiles, store, partial(_problems_of, settings)),
+                    ),
+                    addresses=addresses,
+                )
+                async with parts.host:
+                    await parts.host.wait_settled(ADMISSION_SECONDS)
+                    announce = partial(directory.announced, version=version, config=settings.source)
+                    await _run(parts, server, settings, announce, ready, keeper)
         finally:
             await store.close()
             socket.unlink(missing_ok=True)
@@ -123,6 +127,7 @@ async def _run(
     settings: Settings,
     announce: Callable[[Sequence[str]], contextlib.AbstractContextManager[None]],
     ready: Callable[[Serving], None],
+    keeper: HeadKeeper,
 ) -> None:
     terminated, hurried = asyncio.Event(), asyncio.Event()
     stopping, started = asyncio.Event(), asyncio.Event()
@@ -136,6 +141,7 @@ async def _run(
     async with asyncio.TaskGroup() as group:
         group.create_task(parts.engine.run(started, stopping))
         expiry = group.create_task(parts.approvals.expire())
+        anchoring = group.create_task(keeper.run())
         await started.wait()
         bound = await server.start()
         with announce(bound):
@@ -154,6 +160,7 @@ async def _run(
         parts.streams.close()
         await server.stop(0 if hurried.is_set() else GRACE_SECONDS)
         expiry.cancel()
+        anchoring.cancel()
         stopping.set()
 
 

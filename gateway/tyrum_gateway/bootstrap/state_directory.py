@@ -1,7 +1,7 @@
 """The state directory: one gateway at a time, private to its user, self-describing.
 
 It holds `gateway.lock`, `gateway.json` {address, addresses, pid, boot_id, version, config} while a gateway
-runs, `operator.token` (0600), the database and `providers/<name>/`.
+runs, `operator.token` (0600), the database, `audit/` {key, key.pub, heads.jsonl} and `providers/<name>/`.
 """
 
 import fcntl
@@ -44,6 +44,11 @@ class StateDirectory:
     def announcement(self) -> Path:
         """Where clients on this machine find the gateway."""
         return self.path / "gateway.json"
+
+    @property
+    def audit(self) -> Path:
+        """The key that signs heads of the audit log and, unless configured elsewhere, the heads."""
+        return self.path / "audit"
 
     @property
     def token_file(self) -> Path:

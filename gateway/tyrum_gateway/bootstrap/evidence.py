@@ -1,0 +1,81 @@
+"""What the audit log says of the gateway itself: its starts and stops, and the heads that anchor the log.
+
+Invariant: nothing is written to a database that does not hold the last signed head; a start that was not
+followed by a stop is visible as one.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from tyrum_gateway.app.audit_heads import HeadKeeper
+from tyrum_gateway.bootstrap.system import SystemClock
+from tyrum_gateway.config.settings import Settings
+from tyrum_gateway.domain.audit import SignedHead
+from tyrum_gateway.domain.commit import AuditEntry
+from tyrum_gateway.storage import SqliteStore
+from tyrum_gateway.storage.audit_heads import HeadsFile
+from tyrum_gateway.storage.audit_key import SigningKey, VerifyingKey
+
+GATEWAY = "gateway"
+"""Subject of rows about the gateway itself."""
+
+
+class Anchor:
+    """The place of the heads and the key, as one."""
+
+    def __init__(self, directory: Path, heads: Path | None) -> None:
+        """Prepare key and place.
+
+        Raises:
+            StateUnusable: The key cannot be used.
+        """
+        self._key = SigningKey.prepare(directory)
+        self.file = HeadsFile(heads or directory / "heads.jsonl")
+        self.public: VerifyingKey = self._key.public
+
+    def sign(self, *, sequence: int, row: str, at: int) -> SignedHead:
+        """See `Signer.sign`."""
+        return self._key.sign(sequence=sequence, row=row, at=at)
+
+    def authentic(self, head: SignedHead) -> bool:
+        """See `Signer.authentic`."""
+        return self.public.authentic(head)
+
+
+@asynccontextmanager
+async def recorded(
+    settings: Settings, store: SqliteStore, anchor: Anchor, version: str
+) -> AsyncIterator[HeadKeeper]:
+    """Check the database against the last head, then record start and orderly stop and sign heads over them.
+
+    Raises:
+        StateUnusable: The database does not hold what was signed, or no head can be kept.
+    """
+    clock = SystemClock()
+    keeper = HeadKeeper(
+        store=store,
+        audit=store.audit,
+        heads=anchor.file,
+        signer=anchor,
+        clock=clock,
+        activity=lambda: store.statistics.commits,
+        place=str(anchor.file.path),
+    )
+    await keeper.check()
+    started = AuditEntry(
+        "gateway.started",
+        "kernel",
+        GATEWAY,
+        {
+            "version": version,
+            "config": settings.source_digest,
+            "policies": {name: bundle.digest for name, bundle in settings.policies.items()},
+            "audit_key": anchor.public.key_id,
+        },
+    )
+    await store.record((started,), clock.now())
+    await keeper.sign_or_fail()
+    yield keeper
+    await store.record((AuditEntry("gateway.stopped", "kernel", GATEWAY, {"version": version}),), clock.now())
+    await keeper.sign()
