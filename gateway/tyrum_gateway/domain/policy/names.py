@@ -45,7 +45,7 @@ _STARTS_OTHERS = _words(_SHELLS, _INTERPRETERS, _WRAPPERS, _WITH_A_WAY_OUT)
 _VERSION = re.compile(r"[-.]?[0-9]+([.-][0-9]+)*[a-z]?$")
 """At the end of a name: `python3.11`, `perl5.36.0`, `gcc-12`, `awk2`."""
 
-_TRIPLET = re.compile(r"^[a-z0-9_]+-(linux|unknown|pc)-([a-z0-9_]+-)*")
+_TRIPLET = re.compile(r"^[a-z0-9_]+-((linux|unknown|pc|none|gnu|musl|elf|eabi)[a-z0-9_]*-)+")
 """Before the name of a compiler: `x86_64-linux-gnu-gcc`."""
 
 _INJECTING = _words(
