@@ -117,7 +117,7 @@ policy:
         reason: local commits
         match:
           tool: process.run
-          program: /usr//bin/git
+          program: /usr//bin/tee
           argv: [commit, {prefix: "--author="}, {any: true}]
           rest: true
           cwd: sub/
@@ -140,7 +140,7 @@ def test_rules_become_the_domains_rules(tmp_path: Path) -> None:
         "process.run",
     )
     assert allow.argv == (Literal("commit"), Prefix("--author="), AnyArgument())
-    assert (allow.rest, allow.cwd, allow.program, allow.stdin) == (True, "sub", "/usr/bin/git", True)
+    assert (allow.rest, allow.cwd, allow.program, allow.stdin) == (True, "sub", "/usr/bin/tee", True)
     assert (allow.env, allow.secrets) == (frozenset({"LC_ALL"}), frozenset({"TOKEN"}))
     assert (deny.stdin, deny.rest, deny.env) == (False, False, frozenset())
     assert (deny.decision, deny.effect, deny.argv, deny.author) == (
@@ -197,19 +197,67 @@ def test_the_quickstart_has_one_rule_of_each_sort(tmp_path: Path, program: str, 
             "{id: a, decision: deny, match: {argv: [{prefx: x}]}}",
             "argv[0].prefx: unknown key; did you mean `prefix`?",
         ),
-        ("{id: a, decision: deny, match: {argv: [{any: false}]}}", "only `any: true` means something"),
+        ("{id: a, decision: deny, match: {argv: [{any: false}]}}", "only `true` means something"),
         ("{id: a, decision: deny, match: {argv: [3]}}", "expected text for exactly this argument"),
         (
             "{id: a, decision: deny, match: {}}, {id: a, decision: deny, match: {}}",
             "a rule of this id is at 7:26",
         ),
         ("{id: a, decision: deny}", "rules[0].match: required key is missing"),
+        (
+            "{id: a, decision: deny, match: {agent: defualt}}",
+            "no agent of this name is declared; did you mean",
+        ),
+        ("{id: a, decision: deny, match: {shell: false}}", "only `true` means something"),
+        (
+            "{id: a, decision: allow, author: me, match: {tool: process.run, program: /bin/x, shell: true}}",
+            "an allow never matches a call that a shell runs",
+        ),
+        (
+            "{id: a, decision: allow, author: me, match: {tool: process.run, program: /x, env: [LD_AUDIT]}}",
+            "match.env[0]: programs obey a variable of this name as code",
+        ),
     ],
 )
 def test_rules_that_cannot_stand_are_refused(tmp_path: Path, rule: str, expected: str) -> None:
     """An allow that is too wide or that nobody answers for is refused, and a rule without effect too."""
     found = lines(tmp_path, MINIMAL.replace("rules: []", f"rules: [{rule}]"))
     assert any(expected in line for line in found), found
+
+
+@pytest.mark.parametrize(
+    ("match", "refused"),
+    [
+        ("program: /usr/bin/python3.11", True),
+        ("program: /usr/bin/git, argv: [status], rest: true", True),
+        ("program: /usr/bin/git, argv: [log, {any: true}]", True),
+        ("program: /usr/bin/find, argv: [{prefix: x}]", True),
+        ("program: /bin/x86_64-linux-gnu-gcc-12, argv: [{any: true}]", True),
+        ("program: /bin/bash, argv: [], stdin: true", True),
+        ("program: /usr/bin/git, argv: [status, --short]", False),
+        ("program: /opt/python3.12, argv: [-V], rest: false, stdin: false", False),
+        ("program: /opt/wc, rest: false", False),
+    ],
+)
+def test_an_allow_for_what_starts_others_leaves_nothing_open(
+    tmp_path: Path, match: str, refused: bool
+) -> None:
+    """An interpreter or wrapper is only allowed with every argument written out, and without input."""
+    rule = f"{{id: a, decision: allow, author: me, match: {{tool: process.run, {match}}}}}"
+    found = [
+        line
+        for line in lines(tmp_path, MINIMAL.replace("rules: []", f"rules: [{rule}]"))
+        if "starts what its arguments" in line
+    ]
+    assert bool(found) is refused, found
+
+
+def test_rule_ids_are_unique_across_what_holds_together(tmp_path: Path) -> None:
+    """A decision names one rule, so that no bundle may repeat an id of the deployment's."""
+    both = "default: {rules: [{id: a, decision: deny, match: {}}]}"
+    text = MINIMAL.replace("default: {rules: []}", f"{both}\n  {both.replace('default', 'deployment')}")
+    (found,) = lines(tmp_path, text)
+    assert "7:26: policy.default.rules[0].id: bundle `deployment` has a rule of this id" in found
 
 
 def test_an_allow_for_reading_needs_no_author(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ The checks read the positioned tree rather than the typed model, so that they al
 Values are never repeated; suggestions come from the names that the file declares.
 """
 
+import importlib.util
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 
 from tyrum_gateway.config import document
-from tyrum_gateway.config.document import Node, Scalar, Sequence, descend
+from tyrum_gateway.config.document import Node, Scalar, Sequence, descend, select
 from tyrum_gateway.config.problems import Path, Place, Problem, did_you_mean, show_key
+from tyrum_gateway.config.rules import rules
 from tyrum_gateway.config.secrets import SecretReference, SecretUnavailable
 
 _NAMED = 20
@@ -30,6 +32,10 @@ class Surroundings:
     environment: Mapping[str, str]
 
 
+_SDKS = ("openai", "anthropic")
+"""Kinds of models that need the package of their name, an extra of this one."""
+
+
 def check(root: document.Mapping, around: Surroundings) -> Iterator[Problem]:
     """List every problem that lies between parts of the file, or between the file and the machine."""
     yield from _interpolation(root, around.file)
@@ -37,9 +43,10 @@ def check(root: document.Mapping, around: Surroundings) -> Iterator[Problem]:
     yield from _claims(root, around.file)
     yield from _secrets(root, around)
     yield from _repetitions(root, around.file)
-    yield from _rules(root, around.file)
+    yield from rules(root, around.file)
     yield from _programs(root, around)
     yield from _scripts(root, around)
+    yield from _extras(root, around.file)
 
 
 def find_program(name: str, environment: Mapping[str, str]) -> str | None:
@@ -81,26 +88,8 @@ def _names(root: document.Mapping, *path: str) -> list[str]:
     return list(node.entries) if isinstance(node, document.Mapping) else []
 
 
-def _select(node: Node | None, pattern: tuple[str, ...], path: Path = ()) -> Iterator[tuple[Path, Node]]:
-    """Find the nodes at `pattern`, in which `*` stands for every key or item."""
-    if node is None:
-        return
-    if not pattern:
-        yield path, node
-        return
-    step, rest = pattern[0], pattern[1:]
-    match node:
-        case document.Mapping(entries=entries):
-            for key in list(entries) if step == "*" else [step]:
-                yield from _select(descend(node, key), rest, (*path, key))
-        case Sequence(items=items) if step == "*":
-            for index, item in enumerate(items):
-                yield from _select(item, rest, (*path, index))
-        case _:
-            return
-
-
 _REFERENCES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
+    (("models", "*", "api_key"), ("secrets",), "secret"),
     (("agents", "*", "model"), ("models",), "model"),
     (("agents", "*", "policy"), ("policy",), "policy bundle"),
     (("agents", "*", "secrets", "*"), ("secrets",), "secret"),
@@ -108,13 +97,14 @@ _REFERENCES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     (("profiles", "isolation", "*", "provider"), ("providers",), "provider"),
     (("providers", "*", "secrets", "*"), ("secrets",), "secret"),
     (("policy", "*", "rules", "*", "match", "secrets", "*"), ("secrets",), "secret"),
+    (("policy", "*", "rules", "*", "match", "agent"), ("agents",), "agent"),
 )
 
 
 def _references(root: document.Mapping, file: str) -> Iterator[Problem]:
     for source, target, noun in _REFERENCES:
         known = _names(root, *target)
-        for path, node in _select(root, source):
+        for path, node in select(root, source):
             if isinstance(node, Scalar) and isinstance(node.value, str) and node.value not in known:
                 hint = did_you_mean(node.value, known) or f"; `{'.'.join(target)}` declares {_listed(known)}"
                 yield Problem(
@@ -129,7 +119,7 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _claims(root: document.Mapping, file: str) -> Iterator[Problem]:
-    for path, node in _select(root, ("profiles", "isolation", "*", "required_claims", "*")):
+    for path, node in select(root, ("profiles", "isolation", "*", "required_claims", "*")):
         if not isinstance(node, Scalar) or not isinstance(node.value, str):
             continue
         from tyrum_provider_host.claims import CLAIMS  # noqa: PLC0415 - loads gRPC, and most files need none
@@ -142,7 +132,7 @@ def _claims(root: document.Mapping, file: str) -> Iterator[Problem]:
 
 
 def _secrets(root: document.Mapping, around: Surroundings) -> Iterator[Problem]:
-    for path, node in _select(root, ("secrets", "*")):
+    for path, node in select(root, ("secrets", "*")):
         if not isinstance(node, Scalar) or not isinstance(node.value, str):
             continue
         try:
@@ -169,7 +159,7 @@ _SETS: tuple[tuple[str, ...], ...] = (
 
 def _repetitions(root: document.Mapping, file: str) -> Iterator[Problem]:
     for source in _SETS:
-        for path, node in _select(root, source):
+        for path, node in select(root, source):
             items = node.items if isinstance(node, Sequence) else ()
             seen: set[object] = set()
             for index, item in enumerate(items):
@@ -179,74 +169,8 @@ def _repetitions(root: document.Mapping, file: str) -> Iterator[Problem]:
                     seen.add(item.value)
 
 
-def _rules(root: document.Mapping, file: str) -> Iterator[Problem]:
-    for bundle, rules in _select(root, ("policy", "*", "rules")):
-        ids: dict[str, Place] = {}
-        for path, rule in _select(rules, ("*",), bundle):
-            if not isinstance(rule, document.Mapping):
-                continue
-            identity = rule.entries.get("id")
-            if identity is not None and isinstance(identity.value, Scalar):
-                name, place = str(identity.value.value), identity.value.place
-                if name in ids:
-                    message = f"a rule of this id is at {ids[name]}; ids are unique in a bundle"
-                    yield Problem(file, place, (*path, "id"), "repeated", message)
-                ids.setdefault(name, place)
-            yield from _rule(rule, path, file)
-
-
-def _rule(rule: document.Mapping, path: Path, file: str) -> Iterator[Problem]:
-    match = rule.entries.get("match")
-    if match is None or not isinstance(match.value, document.Mapping):
-        return
-    conditions = match.value.entries
-    tool, effect = _text(match.value, "tool"), _text(match.value, "effect")
-    program = _text(match.value, "program")
-    if program is not None and (real := _behind_link(program)) is not None:
-        message = f"a link never matches: programs are resolved first, and this one is `{real}`"
-        yield Problem(file, conditions["program"].value.place, (*path, "match", "program"), "link", message)
-    if tool == "process.run" and effect == "read_only":
-        message = "`process.run` is state_changing: this rule can never match"
-        yield Problem(file, conditions["effect"].place, (*path, "match", "effect"), "never_matches", message)
-    if "rest" in conditions and "argv" not in conditions:
-        message = "`rest` extends `argv`; without `argv` any arguments match"
-        yield Problem(file, conditions["rest"].place, (*path, "match", "rest"), "no_effect", message)
-    decision = rule.entries.get("decision")
-    if decision is None or _text(rule, "decision") != "allow":
-        for key in ("env", "stdin", "secrets"):
-            if key in conditions:
-                message = f"`{key}` widens an allow rule; on any other it has no effect"
-                yield Problem(file, conditions[key].place, (*path, "match", key), "no_effect", message)
-        return
-    if effect == "read_only":
-        return
-    if "author" not in rule.entries:
-        message = (
-            "an allow on a state-changing target is a standing approval; say in `author` who answers for it"
-        )
-        yield Problem(file, decision.place, path, "author_required", message)
-    for key, why in (("tool", "which tool"), ("program", "which program, as an absolute path")):
-        if key not in conditions:
-            message = f"this allow is too wide: `match.{key}` must say {why}"
-            yield Problem(file, match.place, (*path, "match"), "too_wide", message)
-
-
-def _behind_link(program: str) -> str | None:
-    """Return what a link to an existing program leads to; None for anything else."""
-    try:
-        real = FilePath(program).resolve(strict=True)
-    except (OSError, ValueError, RuntimeError):
-        return None
-    return None if not program.startswith("/") or FilePath(program) == real else str(real)
-
-
-def _text(node: document.Mapping, key: str) -> str | None:
-    found = descend(node, key)
-    return found.value if isinstance(found, Scalar) and isinstance(found.value, str) else None
-
-
 def _programs(root: document.Mapping, around: Surroundings) -> Iterator[Problem]:
-    for path, node in _select(root, ("providers", "*", "command")):
+    for path, node in select(root, ("providers", "*", "command")):
         program = descend(node, 0)
         if not isinstance(program, Scalar) or not isinstance(program.value, str) or not program.value:
             continue
@@ -261,7 +185,15 @@ def _programs(root: document.Mapping, around: Surroundings) -> Iterator[Problem]
 
 
 def _scripts(root: document.Mapping, around: Surroundings) -> Iterator[Problem]:
-    for path, node in _select(root, ("models", "*", "script")):
+    for path, node in select(root, ("models", "*", "script")):
         value = node.value if isinstance(node, Scalar) else None
         if isinstance(value, str) and not (around.directory / value).is_file():
             yield Problem(around.file, node.place, path, "file_not_found", "this file does not exist")
+
+
+def _extras(root: document.Mapping, file: str) -> Iterator[Problem]:
+    for path, node in select(root, ("models", "*", "kind")):
+        kind = node.value if isinstance(node, Scalar) else None
+        if isinstance(kind, str) and kind in _SDKS and importlib.util.find_spec(kind) is None:
+            message = f"this kind needs a package that is not installed: pip install 'tyrum[{kind}]'"
+            yield Problem(file, node.place, path, "package_missing", message)

@@ -128,6 +128,25 @@ def descend(node: Node | None, *path: str | int) -> Node | None:
     return node
 
 
+def select(node: Node | None, pattern: tuple[str, ...], path: Path = ()) -> Iterator[tuple[Path, Node]]:
+    """Find the nodes at `pattern`, in which `*` stands for every key or item."""
+    if node is None:
+        return
+    if not pattern:
+        yield path, node
+        return
+    step, rest = pattern[0], pattern[1:]
+    match node:
+        case Mapping(entries=entries):
+            for key in list(entries) if step == "*" else [step]:
+                yield from select(descend(node, key), rest, (*path, key))
+        case Sequence(items=items) if step == "*":
+            for index, item in enumerate(items):
+                yield from select(item, rest, (*path, index))
+        case _:
+            return
+
+
 def read_document(content: bytes, file: str) -> Document:
     """Parse the content of a file, naming it `file` in problems; never raises for bad content."""
     if len(content) > MAX_BYTES:

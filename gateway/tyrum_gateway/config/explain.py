@@ -40,6 +40,7 @@ _OWN = frozenset(
         "range",
         "size",
         "too_large",
+        "url",
         "version_range",
     }
 )

@@ -28,6 +28,7 @@ from tyrum_gateway.config.settings import (
     ModelSettings,
     OfflineModelSettings,
     ProviderSettings,
+    RemoteModelSettings,
     ScriptedModelSettings,
     Settings,
     TcpAddress,
@@ -134,7 +135,7 @@ def _settings(checked: CheckedFile, environment: AbstractMapping[str, str], stat
             }
         ),
         models=MappingProxyType(
-            {name: _model(item, checked.directory) for name, item in content.models.items()}
+            {name: _model(name, item, checked.directory) for name, item in content.models.items()}
         ),
         agents=MappingProxyType(
             {
@@ -169,12 +170,24 @@ def _settings(checked: CheckedFile, environment: AbstractMapping[str, str], stat
     )
 
 
-def _model(item: model.Model, directory: Path) -> ModelSettings:
+_BASE_URLS = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
+
+
+def _model(name: str, item: model.Model, directory: Path) -> ModelSettings:
     match item:
         case model.OfflineModel():
             return OfflineModelSettings()
         case model.ScriptedModel(script=script):
             return ScriptedModelSettings(directory / script)
+        case model.OpenAiModel() | model.AnthropicModel():
+            return RemoteModelSettings(
+                kind=item.kind,
+                name=name,
+                model=item.model,
+                api_key=item.api_key,
+                base_url=item.base_url or _BASE_URLS[item.kind],
+                max_output_tokens=item.max_output_tokens,
+            )
         case _:
             assert_never(item)
 

@@ -12,6 +12,7 @@ from tyrum_gateway.config.quantities import Duration, Size
 from tyrum_gateway.config.values import (
     AbsolutePath,
     AlwaysTrue,
+    BaseUrl,
     Command,
     EnvName,
     FormatVersion,
@@ -70,13 +71,49 @@ class ScriptedModel(Section):
     )
 
 
+class RemoteModel(Section):
+    """A model behind HTTP; the key stays a secret, and the gateway's environment decides nothing."""
+
+    model: Line = Field(description="Name of the model at its server.")
+    api_key: SecretName = Field(
+        description="Name of the secret that holds the API key; it is fetched for each request."
+    )
+    base_url: BaseUrl | None = Field(
+        default=None,
+        description="Where the server is, when it is not the provider's own: an https address without query, "
+        "or http on loopback. The path up to the part that the protocol adds belongs to it.",
+    )
+    max_output_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_000_000,
+        description="Longest answer of one step, in tokens; one that reaches it fails the turn. Without it, "
+        "what the server allows; for `anthropic`, 8192.",
+    )
+
+
+class OpenAiModel(RemoteModel):
+    """Chat Completions of OpenAI or any compatible server; needs `pip install 'tyrum[openai]'`."""
+
+    kind: Literal["openai"] = Field(description="Which kind of model.")
+
+
+class AnthropicModel(RemoteModel):
+    """Messages of Anthropic or a compatible server; needs `pip install 'tyrum[anthropic]'`."""
+
+    kind: Literal["anthropic"] = Field(description="Which kind of model.")
+
+
 def _kind(value: Any) -> str | None:
     kind = value.get("kind") if isinstance(value, dict) else None
     return f"<{kind}>" if isinstance(kind, str) else None
 
 
 Model = Annotated[
-    Annotated[OfflineModel, Tag("<offline>")] | Annotated[ScriptedModel, Tag("<scripted>")],
+    Annotated[OfflineModel, Tag("<offline>")]
+    | Annotated[ScriptedModel, Tag("<scripted>")]
+    | Annotated[OpenAiModel, Tag("<openai>")]
+    | Annotated[AnthropicModel, Tag("<anthropic>")],
     Discriminator(_kind, custom_error_type="kind", custom_error_message="`kind` must name a known kind"),
 ]
 
@@ -94,7 +131,9 @@ class Agent(Section):
     """One agent: its model, what it may do, and with what."""
 
     model: Name = Field(description="Name of a model declared under `models`.")
-    policy: Name = Field(description="Name of a rule bundle declared under `policy`.")
+    policy: Name = Field(
+        description="Name of a rule bundle declared under `policy`; one named `deployment` holds besides."
+    )
     workspace: RelativePath = Field(
         default="workspaces/default",
         description="Directory the agent works in, below the state directory; created with mode 0700.",
@@ -230,6 +269,19 @@ class Match(Section):
     effect: Literal["read_only", "state_changing"] | None = Field(
         default=None, description="Effect class of the tool; `process.run` is `state_changing`."
     )
+    agent: Name | None = Field(
+        default=None, description="Agent that makes the call; this version serves `default`."
+    )
+    provenance: Literal["trusted", "untrusted"] | None = Field(
+        default=None,
+        description="`untrusted` when the model had read output of a tool in the same turn, from its second "
+        "step on; what such text asks for can be made to ask a human.",
+    )
+    shell: AlwaysTrue | None = Field(
+        default=None,
+        description="Always `true`: only calls that a shell runs, for deny and require_approval. One literal "
+        "command given as shell text needs no shell.",
+    )
     program: AbsolutePath | None = Field(
         default=None,
         description="Absolute path of the program itself: links are resolved before rules are asked, so that "
@@ -239,7 +291,8 @@ class Match(Section):
         default=None,
         max_length=255,
         description="The arguments after the program, one item each: text for exactly this argument, "
-        "`{prefix: TEXT}` or `{any: true}`. Without it, any arguments.",
+        "`{prefix: TEXT}` or `{any: true}`. Without it, any arguments; an allow for a program that starts "
+        "others (an interpreter, a wrapper, git, find and their like) must fix each one by text.",
     )
     rest: bool = Field(default=False, description="Whether further arguments may follow those of `argv`.")
     cwd: RelativePath | None = Field(
@@ -248,9 +301,13 @@ class Match(Section):
     env: list[EnvName] = Field(
         default=[],
         max_length=64,
-        description="Environment names that an allowed call may set; no others ride along.",
+        description="Environment names that an allowed call may set; no others ride along, and never one "
+        "that programs obey as code, such as `LD_PRELOAD`, `BASH_ENV`, `GIT_SSH_COMMAND` or `PATH`.",
     )
-    stdin: bool = Field(default=False, description="Whether an allowed call may carry standard input.")
+    stdin: bool = Field(
+        default=False,
+        description="Whether an allowed call may carry standard input, or read what another command writes.",
+    )
     secrets: list[SecretName] = Field(
         default=[], max_length=64, description="Secrets that an allowed call may name; no others."
     )
@@ -345,7 +402,9 @@ class ConfigFile(Section):
         default=Profiles(), description="Named ways of using providers; agents refer to them."
     )
     policy: dict[Name, Bundle] = Field(
-        max_length=64, description="Bundles of rules; agents refer to them by name."
+        max_length=64,
+        description="Bundles of rules; agents refer to them by name. The one named `deployment`, if there is "
+        "one, holds for every agent besides its own: the stricter decision wins.",
     )
     approvals: Approvals = Field(default=Approvals(), description="Requests for a human decision.")
     audit: Audit = Field(default=Audit(), description="The audit log.")

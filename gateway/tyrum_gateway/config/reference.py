@@ -57,12 +57,18 @@ but under `secrets`, `${{…}}` is an error.
 
 Of the rules that match, deny wins over require_approval, and that over allow. What no rule matches asks a
 human, unless the tool only reads. An allow rule for `process.run` names its program by absolute path and its
-author; it admits only the environment names, standard input and secrets that it lists. A call that needs a
-shell always asks in this version.
+author; it admits only the environment names, standard input and secrets that it lists. The bundle named
+`deployment` holds for every agent besides its own; neither can soften the other.
+
+One literal command given as shell text is judged, and run, as its words in `argv`. Literal commands joined by
+`&&`, `||`, `|`, `;` or line ends are allowed when each is; one that a pipe feeds reads standard input. All other
+shell text asks, or is denied when a command seen in it is. [The guide](../guides/policy.md) has examples and
+`tyrum policy test` and `explain`.
 
 **A rule that allows an interpreter or a wrapper allows everything that it can start.** `bash`, `python3`,
-`env`, `xargs`, `find`, `sudo`, `ssh`, `git` and their like run other programs named in their arguments: give
-such a rule an `argv` that leaves nothing open, or let the calls ask.
+`env`, `xargs`, `find`, `sudo`, `ssh`, `git` and their like run other programs named in their arguments: an allow
+for one of them must fix every argument by text, or is refused. Known programs of this sort are listed by name;
+a program of your own that starts others is not known, and the rule's author answers for it.
 
 ## Keys
 """
@@ -119,14 +125,18 @@ def _below(field: Mapping[str, Any], path: str, root: Mapping[str, Any]) -> Iter
 def _merged(alternatives: Sequence[Mapping[str, Any]], path: str, root: Mapping[str, Any]) -> Iterator[Key]:
     """List the keys of alternatives once; one that not all have says where it belongs."""
     found: dict[str, list[Key]] = {}
+    kinds: dict[str, list[str]] = {}
     for alternative in alternatives:
         kind = alternative.get("properties", {}).get("kind", {}).get("const")
         for key in _keys(alternative, path, root):
-            where = f"Kind `{kind}`: " if kind and key.path != f"{path}.kind" else ""
-            found.setdefault(key.path, []).append(replace(key, description=where + key.description))
+            found.setdefault(key.path, []).append(key)
+            kinds.setdefault(key.path, []).append(f"`{kind}`")
     for same in found.values():
         types = " or ".join(dict.fromkeys(key.type for key in same))
-        yield replace(same[0], type=types)
+        where = kinds[same[0].path]
+        shared = len(where) == len(alternatives) or "`None`" in where
+        lead = "" if shared else f"Kind {' or '.join(where)}: "
+        yield replace(same[0], type=types, description=lead + same[0].description)
 
 
 def _entries(field: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Literal
 
 from tyrum_gateway.config.secrets import SecretReference
 from tyrum_gateway.domain.policy import Bundle
@@ -43,7 +44,22 @@ class ScriptedModelSettings:
     """Absolute."""
 
 
-ModelSettings = OfflineModelSettings | ScriptedModelSettings
+@dataclass(frozen=True, slots=True)
+class RemoteModelSettings:
+    """A model behind HTTP."""
+
+    kind: Literal["openai", "anthropic"]
+    name: str
+    model: str
+    api_key: str
+    """Name of a secret."""
+    base_url: str
+    """Without a slash at its end."""
+    max_output_tokens: int | None
+    """None: what the server allows, or the protocol demands."""
+
+
+ModelSettings = OfflineModelSettings | ScriptedModelSettings | RemoteModelSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ import ipaddress
 import json
 import pathlib
 import re
+import urllib.parse
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, JsonValue, StringConstraints
@@ -34,16 +35,36 @@ def split_tcp(text: str) -> tuple[str, int]:
     return match[1].strip("[]"), int(match[2])
 
 
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _base_url(text: str) -> str:
+    try:
+        url = urllib.parse.urlsplit(text)
+        host, port = url.hostname, url.port
+    except ValueError:
+        host, port = None, None
+    if not host or port == 0 or not text.isascii() or not text.isprintable() or " " in text:
+        raise PydanticCustomError("url", "expected an address, such as `https://models.example.org/v1`")
+    if url.username is not None or url.password is not None or url.query or url.fragment:
+        raise PydanticCustomError("url", "an address has no user, query or fragment; the key is a secret")
+    if url.scheme != "https" and not (url.scheme == "http" and _is_loopback(host)):
+        raise PydanticCustomError(
+            "url", "expected https, or http on loopback: the key travels with a request"
+        )
+    return text.rstrip("/")
+
+
 def _loopback(text: str) -> str:
     try:
         host, _ = split_tcp(text)
     except ValueError as error:
         raise PydanticCustomError("address", "{why}", {"why": str(error)}) from None
-    try:
-        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
+    if not _is_loopback(host):
         raise PydanticCustomError(
             "not_loopback",
             "an address other than loopback needs TLS, which this version does not have; "
@@ -106,7 +127,7 @@ def _whole(value: object) -> object:
 
 def _any_true(value: bool) -> bool:  # noqa: FBT001 - pydantic's calling convention
     if not value:
-        raise PydanticCustomError("any", "only `any: true` means something")
+        raise PydanticCustomError("any", "only `true` means something")
     return value
 
 
@@ -120,6 +141,7 @@ Line = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"
 SocketPath = Annotated[str, AfterValidator(_socket_path)]
 LoopbackAddress = Annotated[str, AfterValidator(_loopback)]
 RelativePath = Annotated[str, AfterValidator(_inside)]
+BaseUrl = Annotated[str, AfterValidator(_base_url)]
 Command = Annotated[list[str], AfterValidator(_command)]
 ProviderConfig = Annotated[dict[str, JsonValue], AfterValidator(_small)]
 VersionRange = Annotated[str, AfterValidator(_version_range)]
