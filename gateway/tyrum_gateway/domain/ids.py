@@ -68,6 +68,22 @@ class CallId(EntityId):
     prefix = "call"
 
 
+class RunId(EntityId):
+    """A turn in the run registry."""
+
+    prefix = "run"
+
+    @classmethod
+    def of(cls, turn_id: TurnId) -> Self:
+        """Name the run of a turn: the same characters under another prefix."""
+        return cls(f"{cls.prefix}_{turn_id.partition('_')[2]}")
+
+    @property
+    def turn_id(self) -> TurnId:
+        """The turn."""
+        return TurnId(f"{TurnId.prefix}_{self.partition('_')[2]}")
+
+
 class OperationId(EntityId):
     """One side effect, executed at most once."""
 

@@ -1,0 +1,91 @@
+"""The run registry's desk: who may see which runs, and pages of them.
+
+Invariant: a page looks at a bounded number of rows, whatever the filters; without a role over all
+conversations, a principal sees its own runs and no others.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, replace
+
+from tyrum_gateway.domain.errors import NotFound
+from tyrum_gateway.domain.ids import TurnId
+from tyrum_gateway.domain.principal import Principal, Role
+from tyrum_gateway.domain.run import Run, RunEntry, RunFilter, RunLog
+
+_SEES_ALL = frozenset({Role.OPERATOR, Role.AUDITOR, Role.ADMIN})
+
+LOOKED_AT = 1_000
+"""Turns that one page looks at."""
+
+_BATCH = 200
+
+
+@dataclass(frozen=True, slots=True)
+class RunPage:
+    """Runs, and where the next page begins."""
+
+    runs: tuple[Run, ...]
+    next: TurnId | None
+    """None on the last page."""
+
+
+class RunDesk:
+    """What the registry's readers may do."""
+
+    def __init__(self, runs: RunLog) -> None:
+        self._runs = runs
+
+    async def run(self, principal: Principal, turn_id: TurnId) -> Run:
+        """Read a run.
+
+        Raises:
+            NotFound: It does not exist or is not visible.
+        """
+        found = await self._runs.run(turn_id)
+        if found.principal_id != principal.principal_id and not principal.roles & _SEES_ALL:
+            raise NotFound("turn", turn_id)
+        return found
+
+    async def page(
+        self, principal: Principal, chosen: RunFilter, before: TurnId | None, size: int
+    ) -> RunPage:
+        """List runs, newest first, beginning after `before`."""
+        if not principal.roles & _SEES_ALL:
+            if chosen.principal_id not in {None, principal.principal_id}:
+                return RunPage((), None)
+            chosen = replace(chosen, principal_id=principal.principal_id)
+        picked: list[TurnId] = []
+        last, looked_at = before, 0
+        while looked_at < LOOKED_AT:
+            entries = await self._runs.entries(last, _BATCH, chosen.conversation_id)
+            for entry in entries:
+                if chosen.since is not None and entry.created_at < chosen.since:
+                    return RunPage(await self._read(picked), None)
+                last, looked_at = entry.turn_id, looked_at + 1
+                if _fits(entry, chosen):
+                    picked.append(entry.turn_id)
+                if len(picked) == size:
+                    return RunPage(await self._read(picked), last)
+            if len(entries) < _BATCH:
+                return RunPage(await self._read(picked), None)
+        return RunPage(await self._read(picked), last)
+
+    async def all(self, principal: Principal, chosen: RunFilter) -> AsyncGenerator[Sequence[Run], None]:
+        """Yield all runs in pages, newest first."""
+        before: TurnId | None = None
+        while True:
+            page = await self.page(principal, chosen, before, _BATCH)
+            if page.runs:
+                yield page.runs
+            if page.next is None:
+                return
+            before = page.next
+
+    async def _read(self, turns: Sequence[TurnId]) -> tuple[Run, ...]:
+        return tuple([await self._runs.run(turn_id) for turn_id in turns])
+
+
+def _fits(entry: RunEntry, chosen: RunFilter) -> bool:
+    return (chosen.principal_id is None or entry.principal_id == chosen.principal_id) and (
+        chosen.state is None or entry.state is chosen.state
+    )
