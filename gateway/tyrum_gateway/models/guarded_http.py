@@ -1,0 +1,118 @@
+"""The one way out to a model's server: one origin, our headers, bounded answers, nothing of the environment.
+
+Invariant: a request leaves with the headers listed here and the key of its model, and goes to the configured
+origin, whatever the SDK above, its environment variables or the server's redirects say.
+"""
+
+import ssl
+from collections.abc import AsyncIterator
+from functools import cache
+
+import httpx2
+
+MAX_ERROR_BYTES = 64 * 1024
+"""What is read of an answer that is no stream."""
+CONNECT_SECONDS = 10.0
+SEND_SECONDS = 30.0
+
+_HEADERS = frozenset({"host", "content-type", "content-length", "anthropic-version"})
+"""What an SDK sets and a server needs; the rest tells about the machine, or came from the environment."""
+
+
+class ForeignOrigin(httpx2.UnsupportedProtocol):
+    """A request was about to go elsewhere than to the configured server."""
+
+
+class Encoded(httpx2.RemoteProtocolError):
+    """An answer is compressed, which was not asked for and would undo every bound."""
+
+
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """Sends requests of one step, each over a connection of its own."""
+
+    def __init__(self, *, base_url: str, key: str, agent: str, trust: ssl.SSLContext) -> None:
+        url = httpx2.URL(base_url)
+        self._origin = (url.scheme, url.host, url.port)
+        self._ours = {
+            "authorization": f"Bearer {key}",
+            "accept": "text/event-stream, application/json",
+            "accept-encoding": "identity",
+            "user-agent": agent,
+        }
+        self._inner = httpx2.AsyncHTTPTransport(
+            verify=trust,
+            trust_env=False,
+            limits=httpx2.Limits(max_connections=1, max_keepalive_connections=0),
+        )
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Send a request.
+
+        Raises:
+            ForeignOrigin: It is not for the configured server.
+            Encoded: The answer is compressed.
+        """
+        url = request.url
+        if (url.scheme, url.host, url.port) != self._origin:
+            raise ForeignOrigin("not the configured server")
+        kept = {name: value for name, value in request.headers.items() if name.lower() in _HEADERS}
+        # A copy: the SDK keeps notes to itself in the headers of its own.
+        outgoing = httpx2.Request(
+            request.method,
+            url,
+            headers=kept | self._ours,
+            stream=request.stream,
+            extensions=request.extensions,
+        )
+        response = await self._inner.handle_async_request(outgoing)
+        if response.headers.get("content-encoding", "identity") != "identity":
+            await response.aclose()
+            raise Encoded("a compressed answer")
+        if not response.is_success and isinstance(response.stream, httpx2.AsyncByteStream):
+            response.stream = _Bounded(response.stream)
+        return response
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._inner.aclose()
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """The beginning of a body."""
+
+    def __init__(self, whole: httpx2.AsyncByteStream) -> None:
+        self._whole = whole
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = MAX_ERROR_BYTES
+        async for chunk in self._whole:
+            yield chunk[:left]
+            left -= len(chunk)
+            if left <= 0:
+                return
+
+    async def aclose(self) -> None:
+        await self._whole.aclose()
+
+
+def http_client(*, base_url: str, key: str, agent: str, trust: ssl.SSLContext) -> httpx2.AsyncClient:
+    """Make the client of one step.
+
+    Args:
+        base_url: Of the configured server.
+        key: Goes into every request, and nowhere else.
+        agent: The user agent.
+        trust: Whom to trust as the server.
+    """
+    return httpx2.AsyncClient(
+        transport=GuardedTransport(base_url=base_url, key=key, agent=agent, trust=trust),
+        follow_redirects=False,
+        trust_env=False,
+        timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS, write=SEND_SECONDS, pool=CONNECT_SECONDS),
+    )
+
+
+@cache
+def system_trust() -> ssl.SSLContext:
+    """Trust what the operating system trusts; read once, like the rest of the configuration."""
+    return httpx2.create_ssl_context(trust_env=False)
