@@ -11,8 +11,9 @@ from typing import Any
 from tyrum_gateway.domain.process import ProcessRun, RunLimits, WorkspaceIdentity
 from tyrum_gateway.domain.tool import Prepared, Rejected
 from tyrum_gateway.tools.hosted_isolation import HostedIsolation
-from tyrum_gateway.tools.process_run import ProcessRunTool, RunSettings, SecretUnavailable
+from tyrum_gateway.tools.process_run import ProcessRunTool, SecretUnavailable
 from tyrum_gateway.tools.programs import SearchPath
+from tyrum_gateway.tools.run_call import RunSettings
 from tyrum_gateway.tools.workspace import prepare_workspace
 from tyrum_provider_host.host import ProviderHost
 

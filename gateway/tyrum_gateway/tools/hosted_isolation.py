@@ -60,6 +60,8 @@ _LINGER = 2.0
 """Seconds for which a start waits for the end, so that a short command is one call of the provider."""
 _RETRY_PAUSE = 0.5
 _RELEASE_PATIENCE = 35.0
+_CANCEL_PATIENCE = 40.0
+"""Longer than the host takes to find a provider lost, end it and bring up the next."""
 _HOPELESS = frozenset({Lifecycle.REJECTED, Lifecycle.QUARANTINED, Lifecycle.STOPPED})
 
 _log = structlog.get_logger("tyrum.tools")
@@ -176,21 +178,34 @@ class HostedIsolation:
         return _answer(outcome, execution)
 
     async def cancel(self, execution: Execution) -> None:
-        """End the command tree, best effort.
+        """End the command tree, best effort; a provider that hangs or comes back is asked again for 40 s.
 
         A start that is still on its way is met too: resolving the operation seals it.
         """
-        context, process_id = _context(execution), _process_id(execution)
-        try:
-            client = self._client(execution)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _CANCEL_PATIENCE
+        while True:
             try:
+                await self._cancel(execution)
+                return
+            except (HostUnavailable, CallError) as error:
+                again = isinstance(error, HostUnavailable | OutcomeUnknown | Transient)
+                _log.warning("cancel_failed", operation=execution.operation_id, error=str(error), again=again)
+                if not again:
+                    return
+            await asyncio.sleep(_RETRY_PAUSE)
+            if not await self.admitted(max(0.0, until - loop.time())) or loop.time() >= until:
+                return
+
+    async def _cancel(self, execution: Execution) -> None:
+        context, process_id = _context(execution), _process_id(execution)
+        client = self._client(execution)
+        try:
+            await client.cancel(context, process_id)
+        except NotFound:
+            outcome = await client.resolve_operation(context, execution.operation_id)
+            if isinstance(outcome, Process) and outcome.state is ProcessState.RUNNING:
                 await client.cancel(context, process_id)
-            except NotFound:
-                outcome = await client.resolve_operation(context, execution.operation_id)
-                if isinstance(outcome, Process) and outcome.state is ProcessState.RUNNING:
-                    await client.cancel(context, process_id)
-        except (HostUnavailable, CallError) as error:
-            _log.warning("cancel_failed", operation=execution.operation_id, error=str(error))
 
     async def release(self, execution: Execution) -> None:
         """Let the provider forget the run, best effort; one that is being ended is awaited first."""

@@ -81,7 +81,7 @@ class Isolation(Protocol):
         ...
 
     async def cancel(self, execution: Execution) -> None:
-        """End the command tree, best effort, bounded by 2 s; failures are logged."""
+        """End the command tree, best effort, bounded by 40 s; failures are logged."""
         ...
 
     async def release(self, execution: Execution) -> None:

@@ -7,29 +7,24 @@ workspace) and LANG=C.UTF-8, then the variables of the call on top; nothing is i
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from dataclasses import replace
 from typing import assert_never
 
 import structlog
 
 from tyrum_gateway.domain.errors import ProviderUnavailable
 from tyrum_gateway.domain.model import ToolSchema
-from tyrum_gateway.domain.policy import Effect, Target
 from tyrum_gateway.domain.process import (
     EndCause,
-    FileIdentity,
     ProcessResult,
     ProcessRun,
     Ran,
     Refused,
     RunLimits,
     Unknown,
-    WorkspaceIdentity,
 )
 from tyrum_gateway.domain.states import CallState
 from tyrum_gateway.domain.tool import Execution, Prepared, Rejected, ToolResult
-from tyrum_gateway.tools import programs, run_shell, workspace
 from tyrum_gateway.tools.digests import Digests
 from tyrum_gateway.tools.isolation import (
     PROGRAM_CHANGED,
@@ -39,13 +34,11 @@ from tyrum_gateway.tools.isolation import (
     RunAnswer,
     Running,
 )
-from tyrum_gateway.tools.run_arguments import SCHEMA, RunArguments, parse_arguments
+from tyrum_gateway.tools.run_arguments import SCHEMA, parse_arguments
+from tyrum_gateway.tools.run_call import NAME, RunSettings, read_files, resolve
 from tyrum_gateway.tools.run_content import describe, redact
 from tyrum_gateway.tools.run_subject import Shown, subject_of
-from tyrum_gateway.tools.strict_json import ArgumentProblem, shown
-
-NAME = "process.run"
-SHELL_ARGUMENTS = ("bash", "--noprofile", "--norc", "-c")
+from tyrum_gateway.tools.strict_json import ArgumentProblem
 
 _WAIT_SLICE = 60.0
 _END_MARGIN = 10.0
@@ -63,19 +56,6 @@ SecretResolver = Callable[[str], str]
 """Fetches a declared secret by name; may block; raises `SecretUnavailable`."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunSettings:
-    """What the operator decided about an agent's runs."""
-
-    workspace: WorkspaceIdentity
-    search: programs.SearchPath
-    limits: RunLimits
-    """`wall_time` is the limit of a call that states none, and the most a call may state."""
-    required_claims: tuple[str, ...] = ()
-    secrets: frozenset[str] = frozenset()
-    """Names that a call may ask for."""
-
-
 class ProcessRunTool:
     """The tool. One per agent; keeps nothing between calls but digests of unchanged files."""
 
@@ -84,11 +64,6 @@ class ProcessRunTool:
         self._isolation = isolation
         self._secrets = secrets
         self._digests = Digests()
-        self._base = {
-            "PATH": settings.search.joined(),
-            "HOME": settings.workspace.path,
-            "LANG": "C.UTF-8",
-        }
 
     @property
     def schema(self) -> ToolSchema:
@@ -112,17 +87,17 @@ class ProcessRunTool:
         candidate = self._isolation.candidate()
         boundary = self._isolation.boundary()
         try:
-            call = self._resolve(parse_arguments(arguments))
+            call = resolve(parse_arguments(arguments), self._settings)
             if call.remembered(self._digests):
-                files = self._read(call)
+                files = read_files(call, self._settings, self._digests)
             else:
-                files = await asyncio.to_thread(self._read, call)
+                files = await asyncio.to_thread(read_files, call, self._settings, self._digests)
         except ArgumentProblem as problem:
             return Rejected(str(problem))
         run = ProcessRun(
             program=files.program,
             argv=call.argv,
-            env={**self._base, **call.arguments.env},
+            env={**self._settings.environment, **call.arguments.env},
             workspace=self._settings.workspace,
             cwd=call.cwd,
             stdin=call.arguments.stdin.encode(),
@@ -145,7 +120,7 @@ class ProcessRunTool:
                 boundary=boundary,
             )
         )
-        return Prepared(NAME, _target(call), subject, candidate, run)
+        return Prepared(NAME, call.target(), subject, candidate, run)
 
     async def execute(self, prepared: Prepared, execution: Execution) -> ToolResult:
         """Run the command once and wait for its end."""
@@ -194,62 +169,6 @@ class ProcessRunTool:
         """Let the provider forget the run; to be called once the result is committed. Best effort."""
         await self._isolation.release(execution)
 
-    def _resolve(self, arguments: RunArguments) -> "_Call":
-        settings = self._settings
-        cwd = workspace.checked_cwd(settings.workspace, arguments.cwd)
-        for name in arguments.secrets:
-            if name not in settings.secrets:
-                raise ArgumentProblem(f"`secrets`: `{shown(name)}` is not declared for this agent")
-            if name in self._base:
-                raise ArgumentProblem(f"`secrets`: `{name}` is part of every command's environment")
-        limits = settings.limits
-        if arguments.timeout_ms is not None:
-            asked = timedelta(milliseconds=arguments.timeout_ms)
-            if asked > limits.wall_time:
-                most = limits.wall_time // timedelta(milliseconds=1)
-                raise ArgumentProblem(f"`timeout_ms` is above the operator's limit of {most}")
-            limits = RunLimits(asked, limits.output_bytes, limits.kill_grace)
-        text = arguments.shell or ""
-        # One literal command needs no shell: it is the same call as its words in `argv`.
-        argv = run_shell.sole_command(text) if arguments.argv is None else arguments.argv
-        if argv is None:
-            shell = programs.find_shell(settings.search)
-            around = run_shell.Surroundings(settings.search, settings.workspace.path, cwd)
-            plan = run_shell.plan(text, shell, around)
-            named = [name for program in plan.programs for name in self._interpreter(program)]
-            operands = workspace.find_operands(settings.workspace, cwd, [*named, *plan.arguments])
-            return _Call(arguments, shell, (*SHELL_ARGUMENTS, text), cwd, limits, operands, plan)
-        try:
-            program = programs.resolve(argv[0], settings.search, settings.workspace.path, cwd)
-        except ArgumentProblem as problem:
-            place = "`argv[0]`" if arguments.argv is not None else "`shell`"
-            raise ArgumentProblem(str(problem).replace("`argv[0]`", place, 1)) from None
-        operands = workspace.find_operands(settings.workspace, cwd, [*self._interpreter(program), *argv[1:]])
-        return _Call(arguments, program, argv, cwd, limits, operands)
-
-    def _interpreter(self, program: programs.Program) -> tuple[str, ...]:
-        """The interpreter of a script if it is in the workspace."""
-        interpreter = programs.interpreter(program)
-        root = self._settings.workspace.path.rstrip("/") + "/"
-        if interpreter is None or (interpreter.startswith("/") and not interpreter.startswith(root)):
-            return ()
-        return (interpreter,)
-
-    def _read(self, call: "_Call") -> "_Files":
-        started = tuple(
-            FileIdentity(program.path, programs.digest(program, self._digests)) for program in call.started
-        )
-        return _Files(
-            FileIdentity(call.program.path, programs.digest(call.program, self._digests)),
-            started,
-            workspace.digest_operands(
-                self._settings.workspace,
-                call.operands,
-                self._digests,
-                most=workspace.MAX_OPERANDS - len(started),
-            ),
-        )
-
     async def _project(self, names: tuple[str, ...]) -> Mapping[str, str]:
         if not names:
             return {}
@@ -293,61 +212,6 @@ class ProcessRunTool:
                 return _unknown("it was still running when it was last seen")
             case _:
                 assert_never(answer)
-
-
-@dataclass(frozen=True, slots=True)
-class _Call:
-    """A call that is resolved but for the content of its files."""
-
-    arguments: RunArguments
-    program: programs.Program
-    argv: tuple[str, ...]
-    cwd: str
-    limits: RunLimits
-    operands: tuple[workspace.Operand, ...]
-    plan: run_shell.ShellPlan | None = None
-    """Of a call that a shell runs."""
-
-    @property
-    def started(self) -> tuple[programs.Program, ...]:
-        """Programs that the shell starts, as far as they are known."""
-        return () if self.plan is None else self.plan.programs
-
-    def remembered(self, digests: Digests) -> bool:
-        """Tell whether all content is known without reading."""
-        return all(
-            digests.known(program.status) for program in (self.program, *self.started)
-        ) and workspace.remembered(self.operands, digests)
-
-
-@dataclass(frozen=True, slots=True)
-class _Files:
-    """The content of a call's files."""
-
-    program: FileIdentity
-    started: tuple[FileIdentity, ...]
-    operands: workspace.Operands
-
-
-def _target(call: _Call) -> Target:
-    arguments, plan = call.arguments, call.plan
-    target = Target(
-        tool=NAME,
-        effect=Effect.STATE_CHANGING,
-        cwd=call.cwd,
-        env=frozenset(arguments.env),
-        stdin=bool(arguments.stdin),
-        secrets=frozenset(arguments.secrets),
-    )
-    if plan is None:
-        return replace(target, program=call.program.path, argv=call.argv)
-    return replace(
-        target,
-        shell=arguments.shell,
-        interpreter=call.program.path,
-        commands=plan.commands,
-        opaque=plan.opaque,
-    )
 
 
 def _ran(result: ProcessResult) -> ToolResult:

@@ -1,0 +1,160 @@
+"""A call of `process.run`, resolved: which program, where, with which files and limits, and what policy sees.
+
+Invariant: resolving has no effect and needs no provider; two calls that differ in what would run differ here.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from tyrum_gateway.domain.policy import Effect, Target
+from tyrum_gateway.domain.process import FileIdentity, RunLimits, WorkspaceIdentity
+from tyrum_gateway.tools import programs, run_shell, workspace
+from tyrum_gateway.tools.digests import Digests
+from tyrum_gateway.tools.run_arguments import RunArguments
+from tyrum_gateway.tools.strict_json import ArgumentProblem, shown
+
+NAME = "process.run"
+SHELL_ARGUMENTS = ("bash", "--noprofile", "--norc", "-c")
+
+
+@dataclass(frozen=True, slots=True)
+class RunSettings:
+    """What the operator decided about an agent's runs."""
+
+    workspace: WorkspaceIdentity
+    search: programs.SearchPath
+    limits: RunLimits
+    """`wall_time` is the limit of a call that states none, and the most a call may state."""
+    required_claims: tuple[str, ...] = ()
+    secrets: frozenset[str] = frozenset()
+    """Names that a call may ask for."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What every command gets."""
+        return {"PATH": self.search.joined(), "HOME": self.workspace.path, "LANG": "C.UTF-8"}
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The content of a call's files."""
+
+    program: FileIdentity
+    started: tuple[FileIdentity, ...]
+    """Programs that the shell starts."""
+    operands: workspace.Operands
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call that is resolved but for the content of its files."""
+
+    arguments: RunArguments
+    program: programs.Program
+    argv: tuple[str, ...]
+    cwd: str
+    limits: RunLimits
+    operands: tuple[workspace.Operand, ...]
+    plan: run_shell.ShellPlan | None = None
+    """Of a call that a shell runs."""
+
+    @property
+    def started(self) -> tuple[programs.Program, ...]:
+        """Programs that the shell starts, as far as they are known."""
+        return () if self.plan is None else self.plan.programs
+
+    def remembered(self, digests: Digests) -> bool:
+        """Tell whether all content is known without reading."""
+        return all(
+            digests.known(program.status) for program in (self.program, *self.started)
+        ) and workspace.remembered(self.operands, digests)
+
+    def target(self) -> Target:
+        """Say what policy may look at."""
+        arguments = self.arguments
+        target = Target(
+            tool=NAME,
+            effect=Effect.STATE_CHANGING,
+            cwd=self.cwd,
+            env=frozenset(arguments.env),
+            stdin=bool(arguments.stdin),
+            secrets=frozenset(arguments.secrets),
+        )
+        if self.plan is None:
+            return replace(target, program=self.program.path, argv=self.argv)
+        return replace(
+            target,
+            shell=arguments.shell,
+            interpreter=self.program.path,
+            commands=self.plan.commands,
+            opaque=self.plan.opaque,
+        )
+
+
+def resolve(arguments: RunArguments, settings: RunSettings) -> Call:
+    """Find program, directory, files and limits of a call.
+
+    Raises:
+        ArgumentProblem: There is no such program or directory, a secret is not declared, or a limit is above
+            the operator's.
+    """
+    cwd = workspace.checked_cwd(settings.workspace, arguments.cwd)
+    for name in arguments.secrets:
+        if name not in settings.secrets:
+            raise ArgumentProblem(f"`secrets`: `{shown(name)}` is not declared for this agent")
+        if name in settings.environment:
+            raise ArgumentProblem(f"`secrets`: `{name}` is part of every command's environment")
+    limits = _limits(arguments, settings.limits)
+    text = arguments.shell or ""
+    # One literal command needs no shell: it is the same call as its words in `argv`.
+    argv = run_shell.sole_command(text) if arguments.argv is None else arguments.argv
+    if argv is None:
+        shell = programs.find_shell(settings.search)
+        around = run_shell.Surroundings(settings.search, settings.workspace.path, cwd)
+        plan = run_shell.plan(text, shell, around)
+        named = [name for program in plan.programs for name in _interpreter(program, settings.workspace)]
+        operands = workspace.find_operands(settings.workspace, cwd, [*named, *plan.arguments])
+        return Call(arguments, shell, (*SHELL_ARGUMENTS, text), cwd, limits, operands, plan)
+    try:
+        program = programs.resolve(argv[0], settings.search, settings.workspace.path, cwd)
+    except ArgumentProblem as problem:
+        place = "`argv[0]`" if arguments.argv is not None else "`shell`"
+        raise ArgumentProblem(str(problem).replace("`argv[0]`", place, 1)) from None
+    named = [*_interpreter(program, settings.workspace), *argv[1:]]
+    return Call(
+        arguments, program, argv, cwd, limits, workspace.find_operands(settings.workspace, cwd, named)
+    )
+
+
+def read_files(call: Call, settings: RunSettings, digests: Digests) -> Files:
+    """Fix the content of a call's files; blocks while new ones are read.
+
+    Raises:
+        ArgumentProblem: A program cannot be read, or the workspace was replaced.
+    """
+    started = tuple(FileIdentity(program.path, programs.digest(program, digests)) for program in call.started)
+    most = workspace.MAX_OPERANDS - len(started)
+    return Files(
+        FileIdentity(call.program.path, programs.digest(call.program, digests)),
+        started,
+        workspace.digest_operands(settings.workspace, call.operands, digests, most=most),
+    )
+
+
+def _limits(arguments: RunArguments, limits: RunLimits) -> RunLimits:
+    if arguments.timeout_ms is None:
+        return limits
+    asked = timedelta(milliseconds=arguments.timeout_ms)
+    if asked > limits.wall_time:
+        most = limits.wall_time // timedelta(milliseconds=1)
+        raise ArgumentProblem(f"`timeout_ms` is above the operator's limit of {most}")
+    return replace(limits, wall_time=asked)
+
+
+def _interpreter(program: programs.Program, root: WorkspaceIdentity) -> tuple[str, ...]:
+    """Return the interpreter that a script names, if it is in the workspace."""
+    interpreter = programs.interpreter(program)
+    beneath = root.path.rstrip("/") + "/"
+    if interpreter is None or (interpreter.startswith("/") and not interpreter.startswith(beneath)):
+        return ()
+    return (interpreter,)
