@@ -7,7 +7,7 @@ from tyrum_gateway.app.agent import EngineLimits
 from tyrum_gateway.app.engine import Engine
 from tyrum_gateway.app.streams import LiveItem, Streams
 from tyrum_gateway.app.watch import watch
-from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Conversation
+from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Conversation, Origin
 from tyrum_gateway.domain.errors import Draining, InvalidRequest, NotFound
 from tyrum_gateway.domain.ids import ConversationId, TurnId
 from tyrum_gateway.domain.ports import Clock, Ids, Store, TurnView
@@ -32,7 +32,20 @@ class ChatDesk:
         engine: Engine,
         streams: Streams,
         limits: EngineLimits,
+        origin: Origin,
     ) -> None:
+        """Prepare the desk.
+
+        Args:
+            store: The durable truth.
+            clock: Wall-clock time.
+            ids: Fresh identifiers.
+            engine: Works on what is accepted.
+            streams: Told of what is accepted.
+            limits: Bounds on conversations.
+            origin: With what accepted turns are run, for the registry.
+        """
+        self._origin = origin
         self._store = store
         self._clock = clock
         self._ids = ids
@@ -77,6 +90,7 @@ class ChatDesk:
                 request_id=request_id,
                 title=_title(text),
                 max_queued=self._limits.queued_per_conversation,
+                origin=self._origin,
                 audit=(
                     AuditEntry(
                         "message.accepted",

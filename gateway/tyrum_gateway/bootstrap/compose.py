@@ -1,5 +1,6 @@
 """From settings to objects: every adapter is chosen here, once, and handed to what needs it."""
 
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from tyrum_gateway.config.settings import (
     ScriptedModelSettings,
     Settings,
 )
+from tyrum_gateway.domain.commit import Origin
 from tyrum_gateway.domain.errors import StateUnusable
 from tyrum_gateway.domain.model import Model
 from tyrum_gateway.domain.ports import Store
@@ -116,7 +118,15 @@ def compose(
         identity=Identity(store=store, clock=clock, ids=ids),
         streams=streams,
         engine=engine,
-        chat=ChatDesk(store=store, clock=clock, ids=ids, engine=engine, streams=streams, limits=limits),
+        chat=ChatDesk(
+            store=store,
+            clock=clock,
+            ids=ids,
+            engine=engine,
+            streams=streams,
+            limits=limits,
+            origin=Origin(agent=chosen.name, model=chosen.model, backend="native", host=socket.gethostname()),
+        ),
         approvals=ApprovalDesk(store=store, clock=clock, engine=engine, limits=limits),
         ids=ids,
         profiles={

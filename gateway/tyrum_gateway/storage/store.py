@@ -20,6 +20,7 @@ from tyrum_gateway.domain.errors import NotFound
 from tyrum_gateway.domain.ids import ApprovalId, BindingId, ConversationId, PrincipalId, TurnId
 from tyrum_gateway.domain.ports import BoundOperation, OverrideStore, Store, TurnView, Window
 from tyrum_gateway.domain.principal import Principal
+from tyrum_gateway.domain.run import RunLog
 from tyrum_gateway.domain.transcript import Event
 from tyrum_gateway.domain.turn import Turn
 from tyrum_gateway.storage import rows, statements, writes
@@ -27,6 +28,7 @@ from tyrum_gateway.storage.audit_log import SqliteAuditLog
 from tyrum_gateway.storage.connection import open_writer
 from tyrum_gateway.storage.overrides import SqliteOverrides
 from tyrum_gateway.storage.reads import Reads
+from tyrum_gateway.storage.run_log import SqliteRunLog
 from tyrum_gateway.storage.schema import prepare
 from tyrum_gateway.storage.statistics import Statistics
 from tyrum_gateway.storage.times import from_microseconds, to_microseconds
@@ -73,6 +75,11 @@ class SqliteStore(Store):
     def audit(self) -> AuditLog:
         """The audit log, for reading."""
         return SqliteAuditLog(self._reads)
+
+    @property
+    def runs(self) -> RunLog:
+        """The run registry, for reading."""
+        return SqliteRunLog(self._reads)
 
     @property
     def overrides(self) -> OverrideStore:
