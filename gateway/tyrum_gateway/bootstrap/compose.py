@@ -4,7 +4,6 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import assert_never
 
 from tyrum_gateway.app.agent import Agent, EngineLimits
 from tyrum_gateway.app.approvals import ApprovalDesk
@@ -12,17 +11,12 @@ from tyrum_gateway.app.chat import ChatDesk
 from tyrum_gateway.app.engine import Engine
 from tyrum_gateway.app.identity import Identity
 from tyrum_gateway.app.streams import Streams
+from tyrum_gateway.bootstrap.model_transport import transport
 from tyrum_gateway.bootstrap.system import RandomIds, SystemClock
 from tyrum_gateway.config.providers import provider_specs
 from tyrum_gateway.config.secrets import SecretReference, SecretValue
 from tyrum_gateway.config.secrets import SecretUnavailable as ReferenceUnavailable
-from tyrum_gateway.config.settings import (
-    AgentSettings,
-    ModelSettings,
-    OfflineModelSettings,
-    ScriptedModelSettings,
-    Settings,
-)
+from tyrum_gateway.config.settings import AgentSettings, Settings
 from tyrum_gateway.domain.commit import Origin
 from tyrum_gateway.domain.errors import StateUnusable
 from tyrum_gateway.domain.model import Model
@@ -30,7 +24,6 @@ from tyrum_gateway.domain.ports import Store
 from tyrum_gateway.domain.process import RunLimits
 from tyrum_gateway.domain.tool import Tool
 from tyrum_gateway.domain.turn import TurnLimits
-from tyrum_gateway.models.catalog import Offline, Scripted, build_model
 from tyrum_gateway.storage import SqliteStore
 from tyrum_gateway.telemetry.redaction import Redactor
 from tyrum_gateway.tools.hosted_isolation import HostedIsolation
@@ -104,7 +97,7 @@ def compose(
     chosen = settings.agents["default"]
     agent = Agent(
         instructions=chosen.instructions,
-        model=seams.around_model(_model(settings.models[chosen.model])),
+        model=seams.around_model(transport(settings.models[chosen.model], vault.reveal, version)),
         policy=settings.policies[chosen.policy],
         tools={
             **{name: seams.around_tool(tool) for name, tool in _tools(settings, chosen, host, vault).items()},
@@ -167,16 +160,6 @@ class Vault:
         value = reference.resolve()
         self._redactor.register([value.reveal()])
         return value
-
-
-def _model(settings: ModelSettings) -> Model:
-    match settings:
-        case OfflineModelSettings():
-            return build_model(Offline())
-        case ScriptedModelSettings(script=script):
-            return build_model(Scripted(script))
-        case _:
-            assert_never(settings)
 
 
 def _tools(settings: Settings, agent: AgentSettings, host: ProviderHost, vault: Vault) -> dict[str, Tool]:

@@ -15,6 +15,7 @@ from tyrum_gateway.config import model
 from tyrum_gateway.config.checks import Surroundings, check, find_program
 from tyrum_gateway.config.document import MAX_BYTES, Mapping, Node, plain, read_document
 from tyrum_gateway.config.explain import explain
+from tyrum_gateway.config.model_kinds import AnthropicModel, Model, OfflineModel, OpenAiModel, ScriptedModel
 from tyrum_gateway.config.policy import to_bundle
 from tyrum_gateway.config.problems import MOST_OF_A_SORT, START, ConfigProblems, Place, Problem
 from tyrum_gateway.config.quantities import parse_duration, parse_size
@@ -173,13 +174,13 @@ def _settings(checked: CheckedFile, environment: AbstractMapping[str, str], stat
 _BASE_URLS = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
 
 
-def _model(name: str, item: model.Model, directory: Path) -> ModelSettings:
+def _model(name: str, item: Model, directory: Path) -> ModelSettings:
     match item:
-        case model.OfflineModel():
+        case OfflineModel():
             return OfflineModelSettings()
-        case model.ScriptedModel(script=script):
+        case ScriptedModel(script=script):
             return ScriptedModelSettings(directory / script)
-        case model.OpenAiModel() | model.AnthropicModel():
+        case OpenAiModel() | AnthropicModel():
             return RemoteModelSettings(
                 kind=item.kind,
                 name=name,

@@ -1,0 +1,56 @@
+"""From the settings of a model to its transport, with its key within reach and nowhere else."""
+
+from collections.abc import Callable
+from typing import assert_never
+
+from tyrum_gateway.config.settings import (
+    ModelSettings,
+    OfflineModelSettings,
+    RemoteModelSettings,
+    ScriptedModelSettings,
+)
+from tyrum_gateway.domain.model import Model
+from tyrum_gateway.models.catalog import Anthropic, Offline, OpenAi, Scripted, build_model
+from tyrum_gateway.models.endpoint import Endpoint, KeyUnavailable
+from tyrum_gateway.tools.process_run import SecretUnavailable
+
+
+def transport(settings: ModelSettings, reveal: Callable[[str], str], version: str) -> Model:
+    """Build the transport of a model.
+
+    Args:
+        settings: The operator's.
+        reveal: Fetches a secret by name; raises SecretUnavailable.
+        version: Of the gateway, told to servers.
+
+    Raises:
+        ScriptInvalid: The script of a scripted model cannot be used.
+    """
+    match settings:
+        case OfflineModelSettings():
+            return build_model(Offline())
+        case ScriptedModelSettings(script=script):
+            return build_model(Scripted(script))
+        case RemoteModelSettings():
+            endpoint = _endpoint(settings, reveal, version)
+            return build_model(OpenAi(endpoint) if settings.kind == "openai" else Anthropic(endpoint))
+        case _:
+            assert_never(settings)
+
+
+def _endpoint(settings: RemoteModelSettings, reveal: Callable[[str], str], version: str) -> Endpoint:
+    def key() -> str:
+        try:
+            return reveal(settings.api_key)
+        except SecretUnavailable as error:
+            raise KeyUnavailable(str(error)) from None
+
+    return Endpoint(
+        name=settings.name,
+        model=settings.model,
+        base_url=settings.base_url,
+        secret=settings.api_key,
+        key=key,
+        agent=f"tyrum/{version}",
+        max_output_tokens=settings.max_output_tokens,
+    )
