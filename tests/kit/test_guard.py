@@ -18,6 +18,7 @@ from tests.kit.processes import (
     handshake_request,
     refusal,
 )
+from tests.kit.sample_provider import DRAIN_MARGIN
 from tyrum.isolation.v1 import isolation_pb2
 from tyrum.provider.v1 import control_pb2
 
@@ -235,7 +236,8 @@ async def test_draining_refuses_starts_and_lets_the_rest_go_on(configured: Start
     """After Drain a start is DRAINING, other calls answer, and open starts end undisturbed."""
     running = asyncio.create_task(_await(_start(configured, "wait")))
     await _in_flight(configured, 1)
-    drained = await configured.control.Drain(control_pb2.DrainRequest(), timeout=1.0, metadata=BEARER)
+    request = control_pb2.DrainRequest()
+    drained = await configured.control.Drain(request, timeout=DRAIN_MARGIN + 0.5, metadata=BEARER)
     assert drained.in_flight == 1 + 5
     refused = await refusal(_start(configured, "late"))
     assert (refused.code, refused.reason) == (grpc.StatusCode.UNAVAILABLE, "DRAINING")

@@ -29,7 +29,8 @@ from tyrum.provider.v1 import binding_pb2, control_pb2, control_pb2_grpc
 from tyrum_local_spawn.provider import PROVIDER_ID
 from tyrum_provider_kit.proof import Credentials
 
-DEADLINE = 20.0
+DEADLINE = 25.0
+"""Seconds that a busy machine may need for what is done at once; commands that stay are ended after 30."""
 
 
 def new_id(prefix: str) -> str:
@@ -84,7 +85,7 @@ async def refused(call: Any) -> str:
     raise AssertionError(f"was answered: {answer}")
 
 
-async def until(holds: Callable[[], object], what: str, timeout: float = 10.0) -> None:
+async def until(holds: Callable[[], object], what: str, timeout: float = DEADLINE) -> None:
     """Poll until a condition holds."""
     give_up = time.monotonic() + timeout
     while not holds():
@@ -204,7 +205,7 @@ class Provider:
             assert self.process.stdin is not None
             self.process.stdin.close()
             try:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(DEADLINE):
                     await self.process.wait()
             except TimeoutError:
                 self.process.kill()

@@ -33,12 +33,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def test_an_equal_request_returns_the_same_process(provider: Provider) -> None:
     """Repeated and simultaneous equal requests run the command once, while it runs and after it ended."""
     count = provider.workspace / new_id("count")
-    spec = provider.shell(f"echo ran >> {count}; sleep 0.3")
+    gate = provider.workspace / new_id("gate")
+    spec = provider.shell(f"echo ran >> {count}; while [ ! -e {gate} ]; do sleep 0.01; done")
     operation, process = new_id("op"), new_id("proc")
     started = await asyncio.gather(
         *(provider.start(spec, operation=operation, process=process) for _ in range(5))
     )
     assert all(one == started[0] for one in started)
+    gate.touch()
     await provider.wait(process)
     again = await provider.start(spec, operation=operation, process=process)
     assert again.state == pb.PROCESS_STATE_ENDED
