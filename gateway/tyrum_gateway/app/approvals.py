@@ -1,16 +1,20 @@
 """The approvals desk: a human's answer, or the lack of one, becomes one commit with the turn's transition."""
 
 import asyncio
+from contextlib import nullcontext
 
 import structlog
 
 from tyrum_gateway.app.agent import EngineLimits
 from tyrum_gateway.app.engine import Engine
+from tyrum_gateway.app.finishing import Finishing
+from tyrum_gateway.app.overrides import Overrides
 from tyrum_gateway.domain.approval import Approval, Outcome, answer, close
-from tyrum_gateway.domain.errors import KernelBug, TyrumError, VersionConflict
-from tyrum_gateway.domain.ids import ApprovalId
-from tyrum_gateway.domain.ports import Clock, Store
-from tyrum_gateway.domain.principal import Principal
+from tyrum_gateway.domain.errors import KernelBug, NotAuthorized, TyrumError, VersionConflict
+from tyrum_gateway.domain.ids import ApprovalId, OverrideId
+from tyrum_gateway.domain.override import Override, Wish, permit
+from tyrum_gateway.domain.ports import Clock, Ids, Store
+from tyrum_gateway.domain.principal import Principal, Role
 from tyrum_gateway.domain.turn_events import ApprovalAnswered
 
 log = structlog.get_logger(__name__)
@@ -27,23 +31,58 @@ _PAUSE = 1.0
 class ApprovalDesk:
     """Resolves approvals, once each."""
 
-    def __init__(self, *, store: Store, clock: Clock, engine: Engine, limits: EngineLimits) -> None:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        ids: Ids,
+        engine: Engine,
+        overrides: Overrides,
+        limits: EngineLimits,
+        requester_may_approve: bool,
+    ) -> None:
         self._store = store
         self._clock = clock
+        self._ids = ids
         self._engine = engine
+        self._overrides = overrides
+        self._requester_may_approve = requester_may_approve
+        self._finishing = Finishing()
         # No question that is asked while the look-up sleeps expires before it is over.
         self._longest = min(LONGEST_SLEEP, limits.approval_expiry.total_seconds())
 
     async def resolve(
-        self, principal: Principal, approval_id: ApprovalId, *, approve: bool, digest: str, reason: str
+        self,
+        principal: Principal,
+        approval_id: ApprovalId,
+        *,
+        approve: bool,
+        digest: str,
+        reason: str,
+        always: Wish | None = None,
     ) -> Approval:
-        """Record a human's answer and let the turn go on.
+        """Record a human's answer and let the turn go on, also when the human goes away meanwhile.
+
+        Args:
+            principal: Who answers.
+            approval_id: The question.
+            approve: Whether the call may run.
+            digest: Of what was shown.
+            reason: Given by the human.
+            always: With an approval: what to permit for good besides.
 
         Raises:
             NotFound: There is no such approval.
+            NotAuthorized: Permitting for good is an operator's business.
+            RequesterMayNotApprove: The principal asked for the call, and somebody else has to approve it.
             AlreadyResolved: Another outcome stands.
             VersionConflict: The digest is not that of the approval.
+            OverrideNotDerivable: The call cannot be permitted for good; nothing is resolved.
+            InvalidRequest: The pattern or the life of the permission is none; nothing is resolved.
         """
+        if always is not None and Role.OPERATOR not in principal.roles:
+            raise NotAuthorized("permitting for good needs the role `operator` besides", roles=Role.OPERATOR)
         for _ in range(ROUNDS):
             approval = await self._store.approval(approval_id)
             answered = answer(
@@ -53,10 +92,13 @@ class ApprovalDesk:
                 reason=reason,
                 principal=principal,
                 now=self._clock.now(),
+                override_id=self._ids.new(OverrideId) if always else None,
+                requester_may_approve=self._requester_may_approve,
             )
             if answered is approval:
                 return approval
-            if await self._settle(answered):
+            permitted = (permit(answered, always),) if always else ()
+            if await self._finishing.run(self._settle(answered, permitted)):
                 return answered
         raise KernelBug("an open approval takes no answer", approval=approval_id)
 
@@ -79,15 +121,16 @@ class ApprovalDesk:
         left = self._longest if due is None else (due - self._clock.now()).total_seconds()
         return min(max(left, 0.05), self._longest)
 
-    async def _settle(self, resolved: Approval) -> bool:
+    async def _settle(self, resolved: Approval, permitted: tuple[Override, ...] = ()) -> bool:
         """Commit a resolution; False when somebody else was faster."""
         turn = (await self._store.turn(resolved.turn_id)).turn
-        try:
-            stored, effects = await self._engine.turns.apply(
-                turn, ApprovalAnswered(resolved), resolved=(resolved,)
-            )
-        except VersionConflict:
-            return False
+        with self._overrides.changing() if permitted else nullcontext():
+            try:
+                stored, effects = await self._engine.turns.apply(
+                    turn, ApprovalAnswered(resolved), resolved=(resolved,), overrides=permitted
+                )
+            except VersionConflict:
+                return False
         if not effects:
             return False
         log.info(

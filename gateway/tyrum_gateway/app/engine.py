@@ -11,8 +11,9 @@ from typing import Any
 import structlog
 
 from tyrum_gateway.app.agent import Agent, EngineLimits
+from tyrum_gateway.app.approval_watch import ApprovalSignal
 from tyrum_gateway.app.interrupt import Interrupts
-from tyrum_gateway.app.proposals import Proposals
+from tyrum_gateway.app.proposals import Permissions, Proposals
 from tyrum_gateway.app.runner import TurnRunner
 from tyrum_gateway.app.streams import Streams
 from tyrum_gateway.app.turns import Turns
@@ -32,7 +33,15 @@ class Engine:
     """Runs turns while its context is open."""
 
     def __init__(
-        self, *, agent: Agent, store: Store, clock: Clock, ids: Ids, streams: Streams, limits: EngineLimits
+        self,
+        *,
+        agent: Agent,
+        store: Store,
+        clock: Clock,
+        ids: Ids,
+        streams: Streams,
+        limits: EngineLimits,
+        permissions: Permissions | None = None,
     ) -> None:
         self._store = store
         self._ids = ids
@@ -48,13 +57,14 @@ class Engine:
         self._draining = False
         self._active: set[ConversationId] = set()
         self._again: set[ConversationId] = set()
-        self.turns = Turns(store=store, clock=clock, streams=streams, limits=limits)
+        self.approvals = ApprovalSignal()
+        self.turns = Turns(store=store, clock=clock, streams=streams, approvals=self.approvals, limits=limits)
         self._runner = TurnRunner(
             agent=agent,
             store=store,
             ids=ids,
             turns=self.turns,
-            proposals=Proposals(agent=agent, clock=clock, ids=ids, limits=limits),
+            proposals=Proposals(agent=agent, clock=clock, ids=ids, limits=limits, permissions=permissions),
             streams=streams,
             interrupts=self._interrupts,
             limits=limits,

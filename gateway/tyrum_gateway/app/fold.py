@@ -4,15 +4,17 @@ Invariant: whatever a transition says is durable in the same commit, and nothing
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
-from typing import assert_never
+from typing import Final, assert_never
 
 from tyrum_gateway.domain.approval import Approval
 from tyrum_gateway.domain.binding import Binding
-from tyrum_gateway.domain.canonical import Value
+from tyrum_gateway.domain.canonical import Value, digest
 from tyrum_gateway.domain.checkpoint import Checkpoint
 from tyrum_gateway.domain.commit import AuditEntry, Commit, Evidence
 from tyrum_gateway.domain.ids import CallId
+from tyrum_gateway.domain.override import Override
 from tyrum_gateway.domain.process import ProcessResult
 from tyrum_gateway.domain.transcript import (
     ApprovalRequested,
@@ -38,6 +40,9 @@ from tyrum_gateway.domain.turn_events import (
     StopProcess,
 )
 
+KERNEL: Final = "kernel"
+"""Actor of what nobody in particular did."""
+
 
 def fold(
     turn: Turn,
@@ -45,6 +50,7 @@ def fold(
     *,
     at: datetime,
     resolved: tuple[Approval, ...] = (),
+    overrides: tuple[Override, ...] = (),
     bindings: tuple[Binding, ...] = (),
     results: Mapping[CallId, ProcessResult] | None = None,
     checkpoint: Checkpoint | None = None,
@@ -56,6 +62,7 @@ def fold(
         effects: Of the transition, in order; a later state of a call replaces an earlier one.
         at: Time of the commit.
         resolved: Approvals with the resolution that this transition brings.
+        overrides: Standing permissions that these resolutions create.
         bindings: Bindings of operations that begin.
         results: Process results of calls that end.
         checkpoint: New conversation state when the turn comes to rest.
@@ -86,19 +93,21 @@ def fold(
         calls=tuple(calls.values()),
         opened=tuple(opened),
         resolved=resolved,
+        overrides=overrides,
         bindings=bindings,
         evidence=tuple(evidence),
         checkpoint=checkpoint,
         audit=(
-            *(entry for payload in events if (entry := _audited(turn, payload))),
+            *(entry for payload in events if (entry := _audited(turn, payload, resolved))),
+            *(_permitted(override) for override in overrides),
             *(_bound(binding) for binding in bindings),
         ),
     )
 
 
-def _audited(turn: Turn, payload: Payload) -> AuditEntry | None:
+def _audited(turn: Turn, payload: Payload, resolved: tuple[Approval, ...]) -> AuditEntry | None:
     def entry(kind: str, subject: str, **details: Value) -> AuditEntry:
-        return AuditEntry(kind, "kernel", subject, {"turn": turn.turn_id, **details})
+        return AuditEntry(kind, KERNEL, subject, {"turn": turn.turn_id, **details})
 
     match payload:
         case ToolCallDecided():
@@ -114,7 +123,7 @@ def _audited(turn: Turn, payload: Payload) -> AuditEntry | None:
         case ApprovalRequested():
             return entry("approval.requested", payload.approval_id, call=payload.call_id)
         case ApprovalResolved():
-            return entry(
+            noted = entry(
                 "approval.resolved",
                 payload.approval_id,
                 call=payload.call_id,
@@ -122,7 +131,10 @@ def _audited(turn: Turn, payload: Payload) -> AuditEntry | None:
                 by=payload.resolved_by,
                 method=payload.method,
                 reason=payload.reason,
+                override=payload.override_id,
+                **{"from": payload.origin},
             )
+            return replace(noted, actor=_answerer(payload, resolved))
         case ToolCallStarted():
             return entry(
                 "operation.begun",
@@ -143,6 +155,30 @@ def _audited(turn: Turn, payload: Payload) -> AuditEntry | None:
             assert_never(payload)
 
 
+def _answerer(payload: ApprovalResolved, resolved: tuple[Approval, ...]) -> str:
+    """Name the principal whose answer it was; the kernel when nobody answered."""
+    for approval in resolved:
+        answer = approval.resolution
+        if approval.approval_id == payload.approval_id and answer is not None and answer.principal_id:
+            return answer.principal_id
+    return KERNEL
+
+
+def _permitted(override: Override) -> AuditEntry:
+    details: dict[str, Value] = {
+        "agent": override.agent,
+        "approval": override.approval_id,
+        "permits": override.summary,
+        "rule": digest("tyrum.override.1", override.rule.value()),
+        "until": override.expires_at.isoformat() if override.expires_at else None,
+        "by": override.created_name,
+        "method": override.created_method,
+        "from": override.created_from,
+        "reason": override.created_reason,
+    }
+    return AuditEntry("override.created", override.created_by, override.override_id, details)
+
+
 def _bound(binding: Binding) -> AuditEntry:
     candidate = binding.candidate
     details: dict[str, Value] = {
@@ -153,4 +189,4 @@ def _bound(binding: Binding) -> AuditEntry:
         "artifact": candidate.artifact_digest,
         "config": candidate.config_digest,
     }
-    return AuditEntry("operation.bound", "kernel", binding.binding_id, details)
+    return AuditEntry("operation.bound", KERNEL, binding.binding_id, details)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tyrum_gateway.app.agent import Agent, EngineLimits
-from tyrum_gateway.domain.approval import Approval
+from tyrum_gateway.domain.approval import Approval, Receipt, receipt
 from tyrum_gateway.domain.errors import KernelBug, ProviderUnavailable
 from tyrum_gateway.domain.ids import ApprovalId, CallId
 from tyrum_gateway.domain.model import CallRequest
@@ -30,10 +30,11 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class AskAgain:
-    """What would run is not what was decided on, and policy asks about it."""
+    """What was decided on no longer holds, and policy asks about what would run now."""
 
     superseded: Approval | None
     approval: Approval
+    reason: str = "what would run is no longer what was approved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,12 @@ class Proposals:
     async def launch(self, turn: Turn, call: Call, approved: Approval | None) -> Launch:
         """Check a permitted call once more, right before its operation begins.
 
-        A deny always stands. An approval counts only for what was shown: the subject is resolved anew and
-        compared by digest. A permission by rule counts only while a rule still permits.
+        A deny always stands. An approval counts only for what was shown, and not for ever: the subject is
+        resolved anew and compared by digest. A permission by rule or override counts only while one still
+        permits.
+
+        Raises:
+            KernelBug: The call would begin on an approval that is none, or another call's.
         """
         prepared = await self._prepare(turn, call.tool, call.arguments)
         if isinstance(prepared, Rejected):
@@ -90,11 +95,17 @@ class Proposals:
         verdict = await self._evaluate(prepared.target)
         if verdict.decision is Decision.DENY:
             return Barred(denied=True, content=f"denied by policy: {verdict.reason}")
-        if approved is not None and approved.subject.digest == prepared.subject.digest:
+        permitted = verdict.decision is Decision.ALLOW
+        if approved is None:
+            worth = Receipt.VALID if permitted else Receipt.CHANGED
+        else:
+            worth = receipt(approved, call.call_id, prepared.subject, self._clock.now())
+        if worth is Receipt.VALID or (worth is Receipt.LAPSED and permitted):
             return Ready(prepared, verdict)
-        if approved is None and verdict.decision is Decision.ALLOW:
-            return Ready(prepared, verdict)
-        return AskAgain(approved, self._question(turn, call.call_id, prepared, verdict))
+        question = self._question(turn, call.call_id, prepared, verdict)
+        if worth is Receipt.LAPSED:
+            return AskAgain(approved, question, "the approval was given too long ago")
+        return AskAgain(approved, question)
 
     def question_about(self, turn: Turn, call: Call, ready: Ready) -> Approval:
         """Ask about a call whose provider found that it changed after the last check."""

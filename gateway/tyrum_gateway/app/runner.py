@@ -196,8 +196,8 @@ class TurnRunner:
             case Barred(denied, content):
                 state = CallState.DENIED if denied else CallState.FAILED
                 return CallEnded(call.call_id, state, content), None
-            case AskAgain(superseded, approval):
-                return SubjectChanged(call.call_id, superseded, approval), None
+            case AskAgain(superseded, approval, reason):
+                return SubjectChanged(call.call_id, superseded, approval, reason), None
             case Ready(prepared):
                 execution = Execution(
                     operation_id=self._ids.new(OperationId),
@@ -250,8 +250,8 @@ class TurnRunner:
         match launch:
             case Barred(denied, content):
                 return CallEnded(call.call_id, CallState.DENIED if denied else CallState.FAILED, content)
-            case AskAgain(superseded, approval):
-                return SubjectChanged(call.call_id, superseded, approval)
+            case AskAgain(superseded, approval, reason):
+                return SubjectChanged(call.call_id, superseded, approval, reason)
             case Ready():
                 question = self._proposals.question_about(turn, call, launch)
                 return SubjectChanged(call.call_id, approved, question)

@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 
 from tyrum_gateway.app.agent import EngineLimits
+from tyrum_gateway.app.approval_watch import ApprovalSignal
 from tyrum_gateway.app.fold import fold
 from tyrum_gateway.app.streams import Streams
 from tyrum_gateway.domain.approval import Approval, close
@@ -15,6 +16,7 @@ from tyrum_gateway.domain.binding import Binding
 from tyrum_gateway.domain.checkpoint import Checkpoint, extend
 from tyrum_gateway.domain.errors import KernelBug, VersionConflict
 from tyrum_gateway.domain.ids import CallId
+from tyrum_gateway.domain.override import Override
 from tyrum_gateway.domain.ports import Clock, Store
 from tyrum_gateway.domain.process import ProcessResult
 from tyrum_gateway.domain.states import CallState
@@ -37,10 +39,19 @@ ROUNDS = 16
 class Turns:
     """Applies events to turns, durably."""
 
-    def __init__(self, *, store: Store, clock: Clock, streams: Streams, limits: EngineLimits) -> None:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        streams: Streams,
+        approvals: ApprovalSignal,
+        limits: EngineLimits,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._streams = streams
+        self._approvals = approvals
         self._limits = limits
 
     async def apply(
@@ -48,6 +59,7 @@ class Turns:
         turn: Turn,
         *events: TurnEvent,
         resolved: tuple[Approval, ...] = (),
+        overrides: tuple[Override, ...] = (),
         bindings: tuple[Binding, ...] = (),
         results: Mapping[CallId, ProcessResult] | None = None,
     ) -> tuple[Turn, tuple[Effect, ...]]:
@@ -71,6 +83,7 @@ class Turns:
                 transition.effects,
                 at=self._clock.now(),
                 resolved=(*resolved, *await self._closed(transition.effects)),
+                overrides=overrides,
                 bindings=bindings,
                 results=results,
                 checkpoint=await self._checkpoint(turn, transition.effects),
@@ -85,6 +98,8 @@ class Turns:
                 continue
             resting = isinstance(work(stored), Rest)
             self._streams.committed(stored.conversation_id, recorded, resting=resting)
+            if commit.opened or commit.resolved:
+                self._approvals.changed()
             return stored, transition.effects
         raise KernelBug("a turn changed too often to be advanced", turn=turn.turn_id)
 

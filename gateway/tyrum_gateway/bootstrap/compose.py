@@ -10,6 +10,7 @@ from tyrum_gateway.app.approvals import ApprovalDesk
 from tyrum_gateway.app.chat import ChatDesk
 from tyrum_gateway.app.engine import Engine
 from tyrum_gateway.app.identity import Identity
+from tyrum_gateway.app.overrides import Overrides
 from tyrum_gateway.app.streams import Streams
 from tyrum_gateway.bootstrap.model_transport import transport
 from tyrum_gateway.bootstrap.system import RandomIds, SystemClock
@@ -20,6 +21,7 @@ from tyrum_gateway.config.settings import AgentSettings, Settings
 from tyrum_gateway.domain.commit import Origin
 from tyrum_gateway.domain.errors import StateUnusable
 from tyrum_gateway.domain.model import Model
+from tyrum_gateway.domain.policy import DEPLOYMENT, together
 from tyrum_gateway.domain.ports import Store
 from tyrum_gateway.domain.process import RunLimits
 from tyrum_gateway.domain.tool import Tool
@@ -27,9 +29,10 @@ from tyrum_gateway.domain.turn import TurnLimits
 from tyrum_gateway.storage import SqliteStore
 from tyrum_gateway.telemetry.redaction import Redactor
 from tyrum_gateway.tools.hosted_isolation import HostedIsolation
-from tyrum_gateway.tools.process_run import NAME as PROCESS_RUN
-from tyrum_gateway.tools.process_run import ProcessRunTool, RunSettings, SecretUnavailable
+from tyrum_gateway.tools.process_run import ProcessRunTool, SecretUnavailable
 from tyrum_gateway.tools.programs import SearchPath
+from tyrum_gateway.tools.run_call import NAME as PROCESS_RUN
+from tyrum_gateway.tools.run_call import RunSettings
 from tyrum_gateway.tools.workspace import prepare_workspace
 from tyrum_provider_host.host import ProviderHost
 
@@ -58,6 +61,7 @@ class Composition:
     engine: Engine
     chat: ChatDesk
     approvals: ApprovalDesk
+    overrides: Overrides
     ids: RandomIds
     profiles: Mapping[str, tuple[str, ...]]
     """Provider name to the profiles that select it."""
@@ -98,14 +102,24 @@ def compose(
     agent = Agent(
         instructions=chosen.instructions,
         model=seams.around_model(transport(settings.models[chosen.model], vault.reveal, version)),
-        policy=settings.policies[chosen.policy],
+        policy=together(settings.policies.get(DEPLOYMENT), settings.policies[chosen.policy]),
         tools={
             **{name: seams.around_tool(tool) for name, tool in _tools(settings, chosen, host, vault).items()},
             **seams.tools,
         },
+        name=chosen.name,
     )
     limits = _limits(settings)
-    engine = Engine(agent=agent, store=store, clock=clock, ids=ids, streams=streams, limits=limits)
+    overrides = Overrides(store=store.overrides, clock=clock)
+    engine = Engine(
+        agent=agent,
+        store=store,
+        clock=clock,
+        ids=ids,
+        streams=streams,
+        limits=limits,
+        permissions=overrides,
+    )
     return Composition(
         host=host,
         identity=Identity(store=store, clock=clock, ids=ids),
@@ -120,7 +134,16 @@ def compose(
             limits=limits,
             origin=Origin(agent=chosen.name, model=chosen.model, backend="native", host=socket.gethostname()),
         ),
-        approvals=ApprovalDesk(store=store, clock=clock, engine=engine, limits=limits),
+        approvals=ApprovalDesk(
+            store=store,
+            clock=clock,
+            ids=ids,
+            engine=engine,
+            overrides=overrides,
+            limits=limits,
+            requester_may_approve=settings.requester_may_approve,
+        ),
+        overrides=overrides,
         ids=ids,
         profiles={
             provider: tuple(

@@ -9,6 +9,7 @@ from functools import partial
 
 import structlog
 
+from tyrum_gateway.app.approval_watch import watch_approvals
 from tyrum_gateway.app.audit_heads import HeadKeeper
 from tyrum_gateway.app.engine import Engine
 from tyrum_gateway.bootstrap.compose import Composition, Seams, compose
@@ -27,6 +28,7 @@ from tyrum_gateway.rpc.approvals import ApprovalServicer
 from tyrum_gateway.rpc.catalog import CatalogServicer
 from tyrum_gateway.rpc.chat import ChatServicer
 from tyrum_gateway.rpc.guard import Guard
+from tyrum_gateway.rpc.policy import PolicyServicer
 from tyrum_gateway.rpc.server import GatewayServer, Services
 from tyrum_gateway.telemetry.logging import configure_logging
 from tyrum_gateway.telemetry.redaction import Redactor
@@ -107,8 +109,13 @@ async def serve(
                     guard=Guard(identity=parts.identity, ids=parts.ids),
                     services=Services(
                         ChatServicer(parts.chat),
-                        ApprovalServicer(parts.approvals, store),
+                        ApprovalServicer(
+                            parts.approvals,
+                            store,
+                            partial(watch_approvals, store, store.audit, parts.engine.approvals),
+                        ),
                         CatalogServicer(parts.host, parts.profiles, store, partial(_problems_of, settings)),
+                        PolicyServicer(parts.overrides),
                     ),
                     addresses=addresses,
                 )
@@ -158,6 +165,7 @@ async def _run(
         rested = await _rest(parts.engine, hurried)
         log.info("drained", rested=rested, hurried=hurried.is_set())
         parts.streams.close()
+        parts.engine.approvals.close()
         await server.stop(0 if hurried.is_set() else GRACE_SECONDS)
         expiry.cancel()
         anchoring.cancel()

@@ -159,6 +159,7 @@ def _settings(checked: CheckedFile, environment: AbstractMapping[str, str], stat
         ),
         policies=MappingProxyType({name: to_bundle(name, item) for name, item in content.policy.items()}),
         approval_expiry=parse_duration(content.approvals.expiry),
+        requester_may_approve=content.approvals.requester_may_resolve,
         audit_heads=None if content.audit.heads is None else Path(content.audit.heads),
         limits=LimitSettings(
             steps_per_turn=limits.steps_per_turn,

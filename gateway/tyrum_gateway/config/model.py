@@ -274,6 +274,11 @@ class Approvals(Section):
     expiry: Annotated[str, Duration("1s", "30d")] = Field(
         default="24h", description="Time after which an unanswered request counts as denied."
     )
+    requester_may_resolve: bool = Field(
+        default=True,
+        description="Whether who sent a message may approve the calls that it leads to; denying them is "
+        "always possible. Set it to false where approvals are there to have a second person look.",
+    )
 
 
 class Audit(Section):

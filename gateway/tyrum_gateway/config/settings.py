@@ -143,6 +143,8 @@ class Settings:
     isolation_profiles: Mapping[str, IsolationProfileSettings]
     policies: Mapping[str, Bundle]
     approval_expiry: timedelta
+    requester_may_approve: bool
+    """Whether who sent a message may approve the calls that it leads to."""
     audit_heads: Path | None
     """Where signed heads are kept; None: in the state directory."""
     limits: LimitSettings

@@ -35,6 +35,9 @@ SHORTEST_LIFE = timedelta(seconds=1)
 LONGEST_LIFE = timedelta(days=365)
 """How long an override holds: unless somebody says otherwise, at least, and at most."""
 
+LONGEST_SUMMARY = 4096
+"""Bytes of the longest summary: what nobody can read is not permitted for good."""
+
 _TARGET_FIELDS = frozenset(
     {"tool", "effect", "program", "argv", "cwd", "env", "stdin", "secrets", "agent", "provenance"}
 )
@@ -107,11 +110,14 @@ def permit(approval: Approval, wish: Wish) -> Override:
     target = read_target(approval.target)
     rule = derive(target, wish.pattern, override_id=resolution.override_id, author=resolution.resolved_by)
     _require_foreign(approval, target)
+    summary = _summary(rule)
+    if len(summary.encode(errors="replace")) > LONGEST_SUMMARY:
+        raise _refusal("its arguments are too long for people to read")
     return Override(
         override_id=resolution.override_id,
         agent=approval.agent,
         rule=rule,
-        summary=_summary(rule),
+        summary=summary,
         approval_id=approval.approval_id,
         created_by=resolution.principal_id,
         created_name=resolution.resolved_by,

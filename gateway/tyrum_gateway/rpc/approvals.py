@@ -1,24 +1,37 @@
 """ApprovalService over the approvals desk: parse, call, convert."""
 
-from typing import Any
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, assert_never
 
 from tyrum.approval.v1 import approval_pb2, approval_pb2_grpc
+from tyrum_gateway.app.approval_watch import CaughtUp
 from tyrum_gateway.app.approvals import ApprovalDesk
+from tyrum_gateway.domain.approval import Approval
 from tyrum_gateway.domain.errors import InvalidRequest
 from tyrum_gateway.domain.ids import ApprovalId, ConversationId
+from tyrum_gateway.domain.override import DEFAULT_LIFE, Wish
 from tyrum_gateway.domain.ports import Store
 from tyrum_gateway.rpc import convert
+from tyrum_gateway.rpc.convert_override import life, pattern
 from tyrum_gateway.rpc.guard import caller
 
 _LONGEST_DIGEST = 71
+_ANSWERS = frozenset(
+    {approval_pb2.ANSWER_APPROVE, approval_pb2.ANSWER_APPROVE_ALWAYS, approval_pb2.ANSWER_DENY}
+)
+
+Watch = Callable[[ConversationId | None], AsyncGenerator[Approval | CaughtUp, None]]
+"""Watches the approvals of a conversation, or all of them."""
 
 
 class ApprovalServicer(approval_pb2_grpc.ApprovalServiceServicer):
     """The approvals inbox."""
 
-    def __init__(self, desk: ApprovalDesk, store: Store) -> None:
+    def __init__(self, desk: ApprovalDesk, store: Store, watch: Watch) -> None:
         self._desk = desk
         self._store = store
+        self._watch = watch
 
     async def ListApprovals(  # noqa: N802 - named by the contract
         self, request: approval_pb2.ListApprovalsRequest, context: Any
@@ -49,9 +62,9 @@ class ApprovalServicer(approval_pb2_grpc.ApprovalServiceServicer):
     ) -> approval_pb2.ResolveApprovalResponse:
         """Record the caller's answer."""
         approval_id = ApprovalId.parse(request.approval_id, "approval_id")
-        approve = request.answer == approval_pb2.ANSWER_APPROVE
-        if not approve and request.answer != approval_pb2.ANSWER_DENY:
-            raise InvalidRequest("answer", "must be APPROVE or DENY")
+        if request.answer not in _ANSWERS:
+            raise InvalidRequest("answer", "must be APPROVE, APPROVE_ALWAYS or DENY")
+        approve = request.answer != approval_pb2.ANSWER_DENY
         if len(request.digest) > _LONGEST_DIGEST or (approve and not request.digest):
             raise InvalidRequest("digest", "must be the digest of the approval as it was shown")
         resolved = await self._desk.resolve(
@@ -60,5 +73,34 @@ class ApprovalServicer(approval_pb2_grpc.ApprovalServiceServicer):
             approve=approve,
             digest=request.digest,
             reason=convert.reason(request.reason),
+            always=_always(request),
         )
         return approval_pb2.ResolveApprovalResponse(approval=convert.approval(resolved))
+
+    async def WatchApprovals(  # noqa: N802 - named by the contract
+        self, request: approval_pb2.WatchApprovalsRequest, context: Any
+    ) -> AsyncGenerator[approval_pb2.WatchApprovalsResponse, None]:
+        """Stream what waits, then what changes."""
+        given = request.conversation_id
+        items = self._watch(ConversationId.parse(given, "conversation_id") if given else None)
+        async with aclosing(items) as stream:
+            async for item in stream:
+                match item:
+                    case CaughtUp():
+                        yield approval_pb2.WatchApprovalsResponse(caught_up=approval_pb2.CaughtUp())
+                    case Approval():
+                        yield approval_pb2.WatchApprovalsResponse(approval=convert.approval(item))
+                    case _:
+                        assert_never(item)
+
+
+def _always(request: approval_pb2.ResolveApprovalRequest) -> Wish | None:
+    if request.answer != approval_pb2.ANSWER_APPROVE_ALWAYS:
+        for field in ("override_expires_in", "override_pattern"):
+            if request.HasField(field):
+                raise InvalidRequest(field, "stands only with APPROVE_ALWAYS")
+        return None
+    return Wish(
+        life=life(request.override_expires_in) if request.HasField("override_expires_in") else DEFAULT_LIFE,
+        pattern=pattern(request.override_pattern) if request.HasField("override_pattern") else None,
+    )

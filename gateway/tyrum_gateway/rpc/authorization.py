@@ -10,6 +10,7 @@ from tyrum_gateway.domain.principal import Role
 CHAT = "tyrum.chat.v1.ChatService"
 APPROVAL = "tyrum.approval.v1.ApprovalService"
 CATALOG = "tyrum.catalog.v1.CatalogService"
+POLICY = "tyrum.policy.v1.PolicyService"
 HEALTH = "grpc.health.v1.Health"
 REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
 
@@ -35,6 +36,7 @@ _WRITER = AnyOf(frozenset({Role.CHAT}))
 _CANCELLER = AnyOf(frozenset({Role.CHAT, Role.OPERATOR, Role.ADMIN}))
 _APPROVER = AnyOf(frozenset({Role.APPROVER}))
 _INBOX = AnyOf(frozenset({Role.APPROVER, Role.OPERATOR, Role.AUDITOR, Role.ADMIN}))
+_REVOKER = AnyOf(frozenset({Role.OPERATOR, Role.ADMIN}))
 _CATALOG = AnyOf(frozenset({Role.OPERATOR, Role.AUDITOR, Role.ADMIN}))
 
 TABLE: dict[tuple[str, str], Access] = {
@@ -48,9 +50,12 @@ TABLE: dict[tuple[str, str], Access] = {
     (APPROVAL, "ListApprovals"): _INBOX,
     (APPROVAL, "GetApproval"): _INBOX,
     (APPROVAL, "ResolveApproval"): _APPROVER,
+    (APPROVAL, "WatchApprovals"): _INBOX,
     (CATALOG, "ListProviders"): _CATALOG,
     (CATALOG, "GetProvider"): _CATALOG,
     (CATALOG, "ListBindings"): _CATALOG,
+    (POLICY, "ListOverrides"): _INBOX,
+    (POLICY, "RevokeOverride"): _REVOKER,
     (HEALTH, "Check"): Open(),
     (HEALTH, "List"): Open(),
     (HEALTH, "Watch"): Open(),

@@ -196,6 +196,8 @@ def event(item: transcript.Event) -> event_pb2.Event:
                     resolved_by=payload.resolved_by,
                     method=payload.method,
                     reason=payload.reason,
+                    resolved_from=payload.origin,
+                    override_id=payload.override_id or "",
                 )
             )
         case transcript.ToolCallStarted():
@@ -335,11 +337,14 @@ def approval(item: Approval) -> approval_pb2.Approval:
         requested_by=item.requested_by,
         created_at=timestamp(item.created_at),
         expires_at=timestamp(item.expires_at),
+        agent=item.agent,
     )
     if item.resolution is not None:
         message.outcome = OUTCOMES[item.resolution.outcome]
         message.resolved_by = item.resolution.resolved_by
         message.method = item.resolution.method
         message.reason = item.resolution.reason
+        message.resolved_from = item.resolution.origin
+        message.override_id = item.resolution.override_id or ""
         message.resolved_at.CopyFrom(timestamp(item.resolution.resolved_at))
     return message

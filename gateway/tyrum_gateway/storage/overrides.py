@@ -1,4 +1,4 @@
-"""Standing permissions in the database: written with the answer that creates them, ended once, kept for good."""
+"""Standing permissions in the database: written with the answer that creates them, ended once, kept."""
 
 import functools
 import sqlite3
