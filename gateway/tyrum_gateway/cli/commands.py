@@ -37,6 +37,8 @@ COMMANDS = {
     "chat": Entry("chat", "Talk to an agent."),
     "approvals": Entry("approvals", "Answer what waits for a human."),
     "conversations": Entry("conversations", "Read, watch and cancel conversations."),
+    "runs": Entry("runs", "Show what ran, for whom and with what."),
+    "audit": Entry("audit", "Read, export and verify the audit log."),
     "providers": Entry("providers", "Show providers, their states and why."),
     "config": Entry("config", "Validate and explain the configuration file.", "config_app"),
     "doctor": Entry("doctor", "Check this machine and the running gateway."),

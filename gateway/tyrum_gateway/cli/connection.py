@@ -24,8 +24,10 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_status import rpc_status
 
 from tyrum.approval.v1.approval_pb2_grpc import ApprovalServiceStub
+from tyrum.audit.v1.audit_pb2_grpc import AuditServiceStub
 from tyrum.catalog.v1.catalog_pb2_grpc import CatalogServiceStub
 from tyrum.chat.v1.chat_pb2_grpc import ChatServiceStub
+from tyrum.run.v1.run_pb2_grpc import RunServiceStub
 from tyrum_gateway.cli.failure import ExitCode, Failure, from_reason
 
 DEADLINE = 15.0
@@ -67,6 +69,8 @@ class Gateway:
     chat: ChatServiceStub
     approvals: ApprovalServiceStub
     catalog: CatalogServiceStub
+    audit: AuditServiceStub
+    runs: RunServiceStub
     health: Any
     metadata: tuple[tuple[str, str], ...]
 
@@ -201,6 +205,8 @@ async def connect(target: Target) -> AsyncIterator[Gateway]:
                 ChatServiceStub(channel),
                 ApprovalServiceStub(channel),
                 CatalogServiceStub(channel),
+                AuditServiceStub(channel),
+                RunServiceStub(channel),
                 HealthStub(channel),
                 (("authorization", f"Bearer {target.token}"),),
             )
