@@ -288,3 +288,15 @@ async def test_a_store_that_fails_for_a_while_ends_neither_the_gateway_nor_a_tur
     assert lineage.gateway.process.poll() is None
     assert events[-1].turn_finished.state == event_pb2.TURN_STATE_COMPLETED
     assert lineage.ran("counted") == before + 1
+
+
+async def test_a_killed_gateway_leaves_its_state_directory_to_one_successor(lineage: Lineage) -> None:
+    """After SIGKILL the next gateway starts at once, and again it is the only one."""
+    gateway = lineage.gateway
+    await asyncio.to_thread(gateway.restart)
+    second = await asyncio.to_thread(gateway.tyrum, "serve", "--state-dir", str(gateway.state_dir))
+    assert second.returncode == 1
+    assert f"process {gateway.pid}" in second.stderr
+    async with connected(gateway) as client:
+        _, events = await client.turn("still there?")
+    assert events[-1].turn_finished.state == event_pb2.TURN_STATE_COMPLETED
