@@ -12,6 +12,7 @@ import structlog
 from tyrum_gateway.app.approval_watch import watch_approvals
 from tyrum_gateway.app.audit_heads import HeadKeeper
 from tyrum_gateway.app.engine import Engine
+from tyrum_gateway.app.runs import RunDesk
 from tyrum_gateway.bootstrap.compose import Composition, Seams, compose
 from tyrum_gateway.bootstrap.evidence import Anchor, recorded
 from tyrum_gateway.bootstrap.state_directory import (
@@ -25,10 +26,12 @@ from tyrum_gateway.config.profiles import profile_problems
 from tyrum_gateway.config.settings import Settings
 from tyrum_gateway.domain.principal import Role
 from tyrum_gateway.rpc.approvals import ApprovalServicer
+from tyrum_gateway.rpc.audit import AuditServicer
 from tyrum_gateway.rpc.catalog import CatalogServicer
 from tyrum_gateway.rpc.chat import ChatServicer
 from tyrum_gateway.rpc.guard import Guard
 from tyrum_gateway.rpc.policy import PolicyServicer
+from tyrum_gateway.rpc.runs import RunServicer
 from tyrum_gateway.rpc.server import GatewayServer, Services
 from tyrum_gateway.telemetry.logging import configure_logging
 from tyrum_gateway.telemetry.redaction import Redactor
@@ -116,6 +119,10 @@ async def serve(
                         ),
                         CatalogServicer(parts.host, parts.profiles, store, partial(_problems_of, settings)),
                         PolicyServicer(parts.overrides),
+                        AuditServicer(
+                            store.audit, heads=anchor.file.read, public_key=anchor.public.pem.decode()
+                        ),
+                        RunServicer(RunDesk(store.runs)),
                     ),
                     addresses=addresses,
                 )

@@ -11,6 +11,8 @@ CHAT = "tyrum.chat.v1.ChatService"
 APPROVAL = "tyrum.approval.v1.ApprovalService"
 CATALOG = "tyrum.catalog.v1.CatalogService"
 POLICY = "tyrum.policy.v1.PolicyService"
+AUDIT = "tyrum.audit.v1.AuditService"
+RUNS = "tyrum.run.v1.RunService"
 HEALTH = "grpc.health.v1.Health"
 REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
 
@@ -37,6 +39,7 @@ _CANCELLER = AnyOf(frozenset({Role.CHAT, Role.OPERATOR, Role.ADMIN}))
 _APPROVER = AnyOf(frozenset({Role.APPROVER}))
 _INBOX = AnyOf(frozenset({Role.APPROVER, Role.OPERATOR, Role.AUDITOR, Role.ADMIN}))
 _REVOKER = AnyOf(frozenset({Role.OPERATOR, Role.ADMIN}))
+_AUDITOR = AnyOf(frozenset({Role.AUDITOR, Role.ADMIN}))
 _CATALOG = AnyOf(frozenset({Role.OPERATOR, Role.AUDITOR, Role.ADMIN}))
 
 TABLE: dict[tuple[str, str], Access] = {
@@ -56,6 +59,12 @@ TABLE: dict[tuple[str, str], Access] = {
     (CATALOG, "ListBindings"): _CATALOG,
     (POLICY, "ListOverrides"): _INBOX,
     (POLICY, "RevokeOverride"): _REVOKER,
+    (AUDIT, "ListAudit"): _AUDITOR,
+    (AUDIT, "ExportAudit"): _AUDITOR,
+    (AUDIT, "ExportHeads"): _AUDITOR,
+    (RUNS, "ListRuns"): _READER,
+    (RUNS, "GetRun"): _READER,
+    (RUNS, "ExportRuns"): _READER,
     (HEALTH, "Check"): Open(),
     (HEALTH, "List"): Open(),
     (HEALTH, "Watch"): Open(),

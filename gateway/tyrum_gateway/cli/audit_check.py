@@ -1,0 +1,114 @@
+"""Verifying the audit log, of a gateway or in files. Invariant: it is verified here; nobody is believed."""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import typer
+
+from tyrum_gateway.cli import audit_log
+from tyrum_gateway.cli.connection import Target, connect, default_state_dir, find
+from tyrum_gateway.cli.failure import ExitCode, Failure, from_error
+from tyrum_gateway.cli.output import Format, emit, fields, say
+from tyrum_gateway.domain.audit import AuditRow, SignedHead
+from tyrum_gateway.domain.audit_verify import Report, Verification
+from tyrum_gateway.domain.audit_verify import verify as verify_log
+from tyrum_gateway.domain.errors import StateUnusable
+from tyrum_gateway.storage.audit_file import database_rows, exported_rows, read_heads, read_key
+from tyrum_gateway.storage.audit_key import VerifyingKey
+
+_SHOWN = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What is verified against what; None is the state directory's or the gateway's own."""
+
+    offline: bool
+    database: Path | None
+    rows: Path | None
+    heads: Path | None
+    key: Path | None
+
+
+def verify(sources: Sources, state_dir: Path | None, address: str | None, output: Format) -> None:
+    """Verify, print the report, and exit with 1 when anything was found.
+
+    Raises:
+        Failure: A source cannot be read.
+    """
+    if sources.database is not None and sources.rows is not None:
+        raise Failure("--database and --rows exclude each other", code=ExitCode.USAGE)
+    try:
+        if sources.offline or sources.database is not None or sources.rows is not None:
+            report = _offline(sources, (state_dir or default_state_dir()).absolute())
+        else:
+            report = asyncio.run(_online(sources, find(state_dir, address)))
+    except StateUnusable as error:
+        raise from_error(error) from error
+    _show(report, trusted=sources.key is not None, output=output)
+    if not report.intact:
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+def _offline(sources: Sources, state_dir: Path) -> Report:
+    signed = list(read_heads(sources.heads or state_dir / "audit/heads.jsonl"))
+    key = read_key(sources.key or state_dir / "audit/key.pub")
+    rows: Iterable[AuditRow]
+    if sources.rows is not None:
+        rows = exported_rows(sources.rows)
+    else:
+        rows = database_rows(sources.database or state_dir / "tyrum.sqlite3")
+    return verify_log(rows, signed, key.authentic)
+
+
+async def _online(sources: Sources, target: Target) -> Report:
+    async with connect(target) as gateway:
+        pem, told = await audit_log.heads(gateway)
+        signed = [SignedHead(head.sequence, head.hash, head.at, head.key_id, head.signature) for head in told]
+        if sources.heads is not None:
+            signed = list(read_heads(sources.heads))
+        key = read_key(sources.key) if sources.key is not None else VerifyingKey.of_pem(pem.encode())
+        verification = Verification(signed, key.authentic)
+        async for row in audit_log.rows(gateway):
+            verification.feed(
+                AuditRow(
+                    row.sequence,
+                    row.at,
+                    row.kind,
+                    row.actor,
+                    row.subject,
+                    row.details,
+                    row.previous,
+                    row.hash,
+                )
+            )
+        return verification.finish()
+
+
+def _show(report: Report, *, trusted: bool, output: Format) -> None:
+    if output is not Format.TEXT:
+        value = asdict(report)
+        value |= {"intact": report.intact, "unanchored": report.unanchored, "key_given": trusted}
+        emit(value, output)
+        return
+    fields(
+        [
+            ("verdict", "intact" if report.intact else f"NOT INTACT: {report.found} findings"),
+            ("rows", str(report.rows)),
+            ("signed heads", str(report.heads)),
+            ("anchored", f"rows 1 to {report.anchored}" if report.anchored else "none"),
+            (
+                "unanchored",
+                f"{report.unanchored} rows after that: whoever writes the database can rewrite them"
+                if report.unanchored
+                else "none",
+            ),
+            ("key", "given" if trusted else "as found beside the log: give the one you kept with --key"),
+        ]
+    )
+    for problem in report.problems[:_SHOWN]:
+        say(f"  {problem.finding}: {problem.message}")
+    if report.found > _SHOWN:
+        say(f"  … {report.found - _SHOWN} more; --output json lists up to {len(report.problems)}")

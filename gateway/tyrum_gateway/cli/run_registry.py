@@ -1,0 +1,222 @@
+"""The run registry over gRPC. Invariant: a number that is a lower bound is shown as one."""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tyrum.chat.v1.event_pb2 import ApprovalOutcome, CallState, TurnState
+from tyrum.run.v1.run_pb2 import (
+    ExportRunsRequest,
+    GetRunRequest,
+    ListRunsRequest,
+    Run,
+    RunApproval,
+    RunCall,
+    RunFilter,
+)
+from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find
+from tyrum_gateway.cli.destination import destination
+from tyrum_gateway.cli.output import (
+    Format,
+    as_json,
+    emit,
+    emit_all,
+    enum_word,
+    fields,
+    heading,
+    moment,
+    note,
+    table,
+)
+from tyrum_gateway.cli.terminal import visible_line
+
+__all__ = ["Chosen", "export", "find", "list_runs", "show"]
+
+_PAGE = 200
+_HEADERS = ("RUN", "ACCEPTED", "STATE", "WHO", "AGENT", "MODEL", "CALLS", "SECONDS", "TOKENS")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which runs; what is empty selects all."""
+
+    conversation: str
+    principal: str
+    state: str | None
+    since: datetime | None
+    """In UTC."""
+
+    def message(self) -> RunFilter:
+        """Write the filter."""
+        chosen = RunFilter(conversation_id=self.conversation, principal_id=self.principal)
+        if self.state is not None:
+            chosen.state = TurnState.Value(f"TURN_STATE_{self.state.upper()}")
+        if self.since is not None:
+            since = Timestamp()
+            since.FromDatetime(self.since.replace(tzinfo=UTC))
+            chosen.since.CopyFrom(since)
+        return chosen
+
+
+async def list_runs(target: Target, chosen: Chosen, limit: int, output: Format) -> None:
+    """Print at most `limit` runs, newest first."""
+    found: list[Run] = []
+    token = ""
+    async with connect(target) as gateway:
+        while len(found) < limit:
+            page = await gateway.runs.ListRuns(
+                ListRunsRequest(
+                    filter=chosen.message(), page_size=min(_PAGE, limit - len(found)), page_token=token
+                ),
+                metadata=gateway.metadata,
+                timeout=DEADLINE,
+            )
+            found += page.runs
+            token = page.next_page_token
+            if not token:
+                break
+    if output is not Format.TEXT:
+        emit_all(found, output)
+        return
+    table(_HEADERS, [_summary(run) for run in found])
+
+
+async def show(target: Target, run_id: str, output: Format) -> None:
+    """Print one run."""
+    async with connect(target) as gateway:
+        response = await gateway.runs.GetRun(
+            GetRunRequest(run_id=run_id), metadata=gateway.metadata, timeout=DEADLINE
+        )
+    if output is Format.TEXT:
+        _show(response.run)
+    else:
+        emit(as_json(response.run), output)
+
+
+async def export(target: Target, chosen: Chosen, file: Path | None, output: Format) -> None:
+    """Write all runs that pass the filters."""
+    count = 0
+    async with connect(target) as gateway:
+        with ExitStack() as stack:
+            out = stack.enter_context(destination(file))
+            async for run in _all(gateway, chosen):
+                for line in _lines(run, count, output):
+                    out.write(line)
+                count += 1
+            if output is Format.JSON:
+                out.write("]\n" if count else "[]\n")
+    if file is not None:
+        note(f"{count} runs written to {file}")
+
+
+async def _all(gateway: Gateway, chosen: Chosen) -> AsyncIterator[Run]:
+    async for response in gateway.runs.ExportRuns(
+        ExportRunsRequest(filter=chosen.message()), metadata=gateway.metadata
+    ):
+        for run in response.runs:
+            yield run
+
+
+def _lines(run: Run, before: int, output: Format) -> Iterator[str]:
+    match output:
+        case Format.TEXT:
+            yield "  ".join(visible_line(cell) for cell in _summary(run)) + "\n"
+        case Format.JSON:
+            yield (",\n" if before else "[") + json.dumps(as_json(run), indent=2)
+        case Format.JSONL:
+            yield json.dumps(as_json(run)) + "\n"
+
+
+def _summary(run: Run) -> tuple[str, ...]:
+    return (
+        run.run_id,
+        moment(run.created_at),
+        _state(run),
+        run.principal or run.principal_id,
+        run.agent,
+        run.model,
+        str(len(run.calls)),
+        _seconds(run.total) if run.HasField("total") else "",
+        _tokens(run),
+    )
+
+
+def _show(run: Run) -> None:
+    heading(run.run_id)
+    waited = f", {_seconds(run.waited)} s of it waiting for a human" if run.waited.ToNanoseconds() else ""
+    fields(
+        [
+            ("turn", f"{run.turn_id}, number {run.number} of {run.conversation_id}"),
+            ("asked by", f"{run.principal} ({run.principal_id})".strip()),
+            ("agent", run.agent),
+            ("model", run.model),
+            ("backend", f"{run.backend} {run.session}".strip()),
+            ("host", run.host),
+            ("state", _state(run)),
+            ("reason", run.reason),
+            ("accepted", moment(run.created_at)),
+            ("ended", moment(run.ended_at)),
+            ("took", f"{_seconds(run.total)} s{waited}" if run.HasField("total") else ""),
+            ("steps", f"{run.steps} in {run.attempts} attempts"),
+            ("tokens", _tokens(run)),
+            ("output", f"{run.output_bytes} bytes"),
+        ]
+    )
+    if run.calls:
+        heading("Calls")
+        table(
+            ("CALL", "STEP", "TOOL", "STATE", "RULE", "PROVIDER", "PROFILE", "ARTIFACT", "BYTES"),
+            [_call(call) for call in run.calls],
+        )
+    if run.approvals:
+        heading("Approvals")
+        table(
+            ("APPROVAL", "CALL", "OUTCOME", "BY", "METHOD", "FROM", "OVERRIDE"),
+            [_approval(approval) for approval in run.approvals],
+        )
+
+
+def _call(call: RunCall) -> tuple[str, ...]:
+    return (
+        call.call_id,
+        str(call.step),
+        call.tool,
+        enum_word(CallState.Name(call.state), "CALL_STATE_"),
+        call.rule_id or "-",
+        call.provider or "-",
+        call.profile or "-",
+        call.artifact_digest[:19] or "-",
+        str(call.output_bytes),
+    )
+
+
+def _approval(approval: RunApproval) -> tuple[str, ...]:
+    outcome = enum_word(ApprovalOutcome.Name(approval.outcome), "APPROVAL_OUTCOME_")
+    return (
+        approval.approval_id,
+        approval.call_id,
+        outcome if approval.outcome else "pending",
+        approval.by or "-",
+        approval.method or "-",
+        approval.origin or "-",
+        approval.override_id or "-",
+    )
+
+
+def _state(run: Run) -> str:
+    return enum_word(TurnState.Name(run.state), "TURN_STATE_")
+
+
+def _tokens(run: Run) -> str:
+    bound = "" if run.usage_complete else "at least "
+    return f"{bound}{run.input_tokens} in, {run.output_tokens} out"
+
+
+def _seconds(duration: Duration) -> str:
+    return f"{duration.ToMilliseconds() / 1000:.3f}"

@@ -1,0 +1,89 @@
+"""`tyrum runs`: the registry of what ran, for whom and with what."""
+
+import asyncio
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tyrum_gateway.cli.options import Address, Output, StateDir, sub_app
+from tyrum_gateway.cli.output import Format
+
+app = sub_app("Show what ran, for whom and with what.")
+
+
+class State(StrEnum):
+    """States of a run."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING_APPROVAL = "waiting_approval"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+Conversation = Annotated[
+    str, typer.Option("--conversation", metavar="ID", help="Only those of one conversation.")
+]
+Principal = Annotated[str, typer.Option("--principal", metavar="ID", help="Only those of one principal.")]
+InState = Annotated[State | None, typer.Option("--state", help="Only those in one state.")]
+Since = Annotated[
+    datetime | None,
+    typer.Option(
+        "--since", formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"], help="Only those accepted since then, in UTC."
+    ),
+]
+
+
+@app.command("list")
+def list_runs(
+    *,
+    conversation: Conversation = "",
+    principal: Principal = "",
+    state: InState = None,
+    since: Since = None,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Show at most this many.")] = 50,
+    state_dir: StateDir = None,
+    address: Address = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """List runs, newest first."""
+    from tyrum_gateway.cli import run_registry as registry  # noqa: PLC0415 - imports grpc
+
+    chosen = registry.Chosen(conversation, principal, state, since)
+    asyncio.run(registry.list_runs(registry.find(state_dir, address), chosen, limit, output))
+
+
+@app.command()
+def show(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Id, such as run_… or turn_….")],
+    state_dir: StateDir = None,
+    address: Address = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Show one run: who asked, with what it ran, what was permitted and by whom, what it used."""
+    from tyrum_gateway.cli import run_registry as registry  # noqa: PLC0415 - imports grpc
+
+    asyncio.run(registry.show(registry.find(state_dir, address), run, output))
+
+
+@app.command()
+def export(
+    *,
+    conversation: Conversation = "",
+    principal: Principal = "",
+    state: InState = None,
+    since: Since = None,
+    file: Annotated[Path | None, typer.Option(metavar="PATH", help="New file, instead of stdout.")] = None,
+    state_dir: StateDir = None,
+    address: Address = None,
+    output: Output = Format.JSONL,
+) -> None:
+    """Write all runs, newest first."""
+    from tyrum_gateway.cli import run_registry as registry  # noqa: PLC0415 - imports grpc
+
+    chosen = registry.Chosen(conversation, principal, state, since)
+    asyncio.run(registry.export(registry.find(state_dir, address), chosen, file, output))
