@@ -56,7 +56,7 @@ class Place:
 
     def text(self, text: str) -> Target:
         """Resolve a call of shell text."""
-        return self.target(**{"shell": text})
+        return self.target(shell=text)
 
     def verdict(self, **arguments: Any) -> Verdict:
         """Decide on a call."""
@@ -65,7 +65,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """`show` is allowed with any arguments, `count` with input too, `fixed` and `safe` narrowly, `erase` never."""
+    """`show` is allowed with anything, `count` with input, `fixed` and `safe` narrowly, `erase` never."""
     root = tmp_path_factory.mktemp("place").resolve()
     programs, workspace = root / "bin", root / "workspace"
     for directory in (programs, workspace / "sub", root / "elsewhere"):
@@ -266,7 +266,7 @@ def test_rules_on_the_shell_itself_apply_to_text(place: Place) -> None:
     """Denying bash, shell text, or the tool denies lists and opaque text, and no single literal command."""
     for more in (
         Rule("x", DENY, "ops", program=str(place.programs / "bash")),
-        Rule("x", DENY, "ops", **{"shell": True}),
+        Rule("x", DENY, "ops", in_shell=True),
     ):
         strict = Bundle("strict", (*place.bundle.rules, more))
         for text in ("show && show", "show $(show)"):

@@ -20,7 +20,7 @@ def _rule(rule: model.Rule) -> policy.Rule:
         effect=None if match.effect is None else policy.Effect(match.effect),
         agent=match.agent,
         provenance=None if match.provenance is None else policy.Provenance(match.provenance),
-        shell=match.shell is not None,
+        in_shell=match.shell is not None,
         program=match.program,
         argv=None if match.argv is None else tuple(_argument(item) for item in match.argv),
         rest=match.rest,

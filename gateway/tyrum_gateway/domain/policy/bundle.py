@@ -45,7 +45,7 @@ def bars(bundle: Bundle, tool: str, effect: Effect, agent: str = "") -> bool:
         and rule.effect in {None, effect}
         and rule.agent in {None, agent}
         and rule.provenance is None
-        and not rule.shell
+        and not rule.in_shell
         and rule.program is None
         and rule.argv is None
         and rule.cwd is None

@@ -57,7 +57,7 @@ class Rule:
     effect: Effect | None = None
     agent: str | None = None
     provenance: Provenance | None = None
-    shell: bool = False
+    in_shell: bool = False
     """Only calls that a shell runs; an allow never matches them as a whole."""
     program: str | None = None
     """Resolved absolute path."""
@@ -85,7 +85,7 @@ class Rule:
             and (self.effect is None or self.effect == target.effect)
             and (self.agent is None or self.agent == target.agent)
             and (self.provenance is None or self.provenance == target.provenance)
-            and (not self.shell or target.shell is not None)
+            and (not self.in_shell or target.shell is not None)
             and (self.program is None or self.program in {target.program, target.interpreter})
             and (self.argv is None or self._argv_matches(self.argv, target))
             and (self.cwd is None or self.cwd == target.cwd)
@@ -134,7 +134,7 @@ class Rule:
             "effect": None if self.effect is None else self.effect.value,
             "agent": self.agent,
             "provenance": None if self.provenance is None else self.provenance.value,
-            "shell": self.shell,
+            "in_shell": self.in_shell,
             "program": self.program,
             "argv": None if self.argv is None else [_argument_value(item) for item in self.argv],
             "rest": self.rest,
