@@ -38,7 +38,7 @@ demo: $(STAMP) ## Run the demonstration: a governed conversation with real proce
 	@$(BIN)/tyrum demo
 
 test: $(STAMP) ## Run the test suite
-	@$(BIN)/python -m pytest --numprocesses 2 --dist loadgroup
+	@$(BIN)/python -m pytest --numprocesses 2
 
 check: $(STAMP) ## Lint, types, import rules, contracts
 	@echo 'ruff check'; $(BIN)/ruff check --quiet .

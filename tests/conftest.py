@@ -1,16 +1,27 @@
 """Settings every test and every process it starts runs under."""
 
 import os
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 # Providers fork from single-threaded spawners only; grpc's own fork handlers would wait for threads that are
 # gone.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
+APART = ("tests/sabotage/test_sabotage.py",)
+"""Files whose tests share nothing, so that any worker may run any of them."""
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a file on one worker, where they share its fixtures, unless they are `apart`."""
-    for item in items:
-        if item.get_closest_marker("apart") is None:
-            item.add_marker(pytest.mark.xdist_group(str(item.path)))
+
+class _FileByFile(LoadScopeScheduling):  # type: ignore[misc] # published without type information
+    """Keeps the tests of a file on one worker, where they share its fixtures, unless it is in `APART`."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return nodeid if file in APART else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Distribute by file; the groups that xdist knows are written into names that pytest does not use."""
+    return _FileByFile(config, log)

@@ -11,8 +11,6 @@ import pytest
 
 from tests.sabotage.registry import REGISTRY, Sabotage
 
-pytestmark = pytest.mark.apart
-
 ROOT = Path(__file__).resolve().parents[2]
 INVARIANTS = ROOT / "docs/contracts/kernel-invariants.md"
 RED = 1
