@@ -18,7 +18,7 @@ from tyrum.chat.v1 import event_pb2
 SECRET = "correct-horse-battery"
 
 LIMITS = (
-    "limits: {steps_per_turn: 2, attempts_per_step: 2, step_time: 1s, turn_time: 3s, concurrent_turns: 1}"
+    "limits: {steps_per_turn: 2, attempts_per_step: 2, step_time: 1s, turn_time: 5s, concurrent_turns: 1}"
 )
 LIMITS_SCRIPT = """\
 version: 1
@@ -144,10 +144,10 @@ async def test_steps_attempts_and_their_time_are_those_of_the_file(limited: Plac
 
 
 async def test_a_turn_is_worked_on_for_the_time_of_the_file(limited: Place) -> None:
-    """A command that would take a minute ends with its turn, after three seconds."""
+    """A command that would take a minute ends with its turn, after five seconds."""
     async with connected(limited.gateway) as client:
         _, events = await client.turn("long")
-        assert "more than 3 s" in end(events)
+        assert "more than 5 s" in end(events)
         (call,) = finished(events)
         assert call.state == event_pb2.CALL_STATE_OUTCOME_UNKNOWN
 

@@ -40,7 +40,8 @@ def test_every_problem_is_reported_at_once_in_order(tmp_path: Path) -> None:
     """One run names every problem of every kind, sorted by position."""
     assert lines(tmp_path, MANY) == [
         "2:1: listn: unknown key; did you mean `listen`?",
-        "4:3: models.offline: `kind` must be `offline` or `scripted`; did you mean `offline`?",
+        "4:3: models.offline: `kind` must be `offline`, `scripted`, `openai` or `anthropic`; "
+        "did you mean `offline`?",
         "7:12: agents.default.model: no model of this name is declared; did you mean `offline`?",
         "9:15: agents.default.secrets[0]: no secret of this name is declared; `secrets` declares none",
         "16:5: providers.local.start_timout: unknown key; did you mean `start_timeout`?",
@@ -74,7 +75,11 @@ def test_problems_have_a_machine_readable_form(tmp_path: Path) -> None:
         ("version: 1", "version: true", "1:10: version: this version of Tyrum reads `version: 1`"),
         ("version: 1", "version: 1.0", "1:10: version: this version of Tyrum reads `version: 1`"),
         ("version: 1\n", "", "1:1: version: required key is missing"),
-        ("{kind: offline}", "{}", "3:3: models.offline: `kind` must be `offline` or `scripted`"),
+        (
+            "{kind: offline}",
+            "{}",
+            "3:3: models.offline: `kind` must be `offline`, `scripted`, `openai` or `anthropic`",
+        ),
         ("{kind: offline}", "3", "3:12: models.offline: expected a mapping with `kind`, found a number"),
         ("  offline:", "  Offline:", "3:3: models.Offline: a name must match `[a-z][a-z0-9_-]{0,62}`"),
         (

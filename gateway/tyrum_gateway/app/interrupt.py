@@ -66,11 +66,11 @@ class Interrupts:
             in_time = task.done()
             if not in_time:
                 await self._end(turn_id, task)
+        if not in_time and not interrupted.done():
+            raise TimeoutError  # also when the work ended by its cancellation: that is ours
         if interrupted.done() or task.cancelled():
             _retrieve(task)
             raise Interrupted
-        if not in_time:
-            raise TimeoutError
         return task.result()
 
     def interrupt(self, turn_id: TurnId) -> None:

@@ -1,0 +1,109 @@
+"""Models behind HTTP in the configuration: what they need, and what is said when it is missing."""
+
+import sys
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from tests.config.files import MINIMAL, lines, load
+from tyrum_gateway.config import RemoteModelSettings
+
+ENVIRONMENT = {"PATH": "/usr/bin", "KEY": "sk-canary-1b2c"}
+SECRETS = "secrets: {MODEL_KEY: '${env:KEY}'}\n"
+
+
+def with_model(keys: str) -> str:
+    """Write a configuration with one more model."""
+    return MINIMAL.replace("models:\n", f"models:\n  main: {{{keys}}}\n") + SECRETS
+
+
+@pytest.mark.parametrize(
+    ("kind", "base_url"),
+    [("openai", "https://api.openai.com/v1"), ("anthropic", "https://api.anthropic.com")],
+)
+def test_a_model_has_the_address_of_its_provider_unless_another_is_given(
+    tmp_path: Path, kind: Literal["openai", "anthropic"], base_url: str
+) -> None:
+    """Two keys are enough; the address and the limit can be set."""
+    keys = f"kind: {kind}, model: made-up-1, api_key: MODEL_KEY"
+    plain = load(tmp_path, with_model(keys), ENVIRONMENT)
+    assert plain.models["main"] == RemoteModelSettings(
+        kind, "main", "made-up-1", "MODEL_KEY", base_url, max_output_tokens=None
+    )
+    more = "base_url: 'http://[::1]:8000/v1/', max_output_tokens: 100"
+    chosen = load(tmp_path, with_model(f"{keys}, {more}"), ENVIRONMENT).models["main"]
+    assert isinstance(chosen, RemoteModelSettings)
+    assert (chosen.base_url, chosen.max_output_tokens) == ("http://[::1]:8000/v1", 100)
+
+
+def test_a_key_that_is_no_declared_secret_is_placed(tmp_path: Path) -> None:
+    """A dangling name is told with its place and a suggestion; a key in its place is not repeated."""
+    keys = "kind: openai, model: m, api_key: {}"
+    (typo,) = lines(tmp_path, with_model(keys.format("MODEL_KEi")), ENVIRONMENT)
+    expected = "models.main.api_key: no secret of this name is declared; did you mean `MODEL_KEY`?"
+    assert typo.endswith(expected)
+    assert typo.startswith("3:")
+    found = lines(tmp_path, with_model(keys.format("sk-canary-9z")), ENVIRONMENT)
+    assert found
+    assert "sk-canary" not in " ".join(found)
+
+
+@pytest.mark.parametrize(
+    ("url", "part"),
+    [
+        ("http://models.example.org/v1", "expected https, or http on loopback"),
+        ("http://localhost.example.org", "expected https, or http on loopback"),
+        ("http://127.0.0.1.example.org", "expected https, or http on loopback"),
+        ("ftp://127.0.0.1/", "expected https"),
+        ("https://user:canary@models.example.org", "an address has no user, query or fragment"),
+        ("https://models.example.org/?key=canary", "an address has no user, query or fragment"),
+        ("https://models.example.org/#canary", "an address has no user, query or fragment"),
+        ("models.example.org", "expected an address"),
+        ("https://", "expected an address"),
+        ("https://models.example.org:99999", "expected an address"),
+        ("https://mödels.example.org", "expected an address"),
+        ("https://models.example.org/a b", "expected an address"),
+    ],
+)
+def test_where_a_key_must_not_go_is_refused(tmp_path: Path, url: str, part: str) -> None:
+    """A key travels to https or loopback only; the message repeats nothing of the address."""
+    keys = f"kind: openai, model: m, api_key: MODEL_KEY, base_url: '{url}'"
+    (found,) = lines(tmp_path, with_model(keys), ENVIRONMENT)
+    assert f"models.main.base_url: {part}" in found
+    assert "canary" not in found
+
+
+@pytest.mark.parametrize("url", ["http://localhost:8000/v1", "http://127.0.0.9/v1", "https://10.0.0.1/v1"])
+def test_servers_on_loopback_need_no_tls(tmp_path: Path, url: str) -> None:
+    """A local model server is reached without TLS, any other with it."""
+    keys = f"kind: openai, model: m, api_key: MODEL_KEY, base_url: '{url}'"
+    assert lines(tmp_path, with_model(keys), ENVIRONMENT) == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ("kind: openai, api_key: MODEL_KEY", "models.main.model: required key is missing"),
+        ("kind: anthropic, model: m", "models.main.api_key: required key is missing"),
+        ("kind: openai, model: m, api_key: MODEL_KEY, max_output_tokens: 0", "must be at least 1"),
+        ("kind: openai, model: m, api_key: MODEL_KEY, script: x", "models.main.script: unknown key"),
+        ("kind: openia, model: m, api_key: MODEL_KEY", "did you mean `openai`?"),
+    ],
+)
+def test_wrong_models_are_explained(tmp_path: Path, keys: str, expected: str) -> None:
+    """Missing, excess and misspelt keys are told at their place."""
+    found = lines(tmp_path, with_model(keys), ENVIRONMENT)
+    assert any(expected in line for line in found), found
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_a_missing_package_is_told_with_the_command_that_installs_it(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its extra a kind is a problem of the configuration, at its line, not of the first request."""
+    monkeypatch.setitem(sys.modules, kind, None)
+    (found,) = lines(tmp_path, with_model(f"kind: {kind}, model: m, api_key: MODEL_KEY"), ENVIRONMENT)
+    assert f"pip install 'tyrum[{kind}]'" in found
+    assert found.startswith("3:")
+    assert "models.main.kind" in found
