@@ -14,12 +14,12 @@ def terminal_environment(gateway: RunningGateway) -> dict[str, str]:
 def test_an_approval_is_asked_with_digest_and_approved(gateway: RunningGateway) -> None:
     """The question shows what would run and under which digest; `y` lets exactly that run."""
     with on_terminal([str(TYRUM), "chat", "/run uname -s"], terminal_environment(gateway)) as terminal:
-        question = terminal.wait_for("Approve exactly this? [y/n] ")
+        question = terminal.wait_for("Approve exactly this? [y/n/a] ")
         assert "/usr/bin/uname" in question
         assert re.search(r"digest: +sha256:[0-9a-f]{64}", question)
         terminal.type("maybe\n")
-        terminal.wait_for("only y or n answers; until then nothing runs")
-        terminal.wait_for("Approve exactly this? [y/n] ")
+        terminal.wait_for("only y, n or a answers; until then nothing runs")
+        terminal.wait_for("Approve exactly this? [y/n/a] ")
         terminal.type("y\n")
         terminal.wait_for("[process.run approved] by operator")
         assert terminal.end() == 0
@@ -29,7 +29,7 @@ def test_an_approval_is_asked_with_digest_and_approved(gateway: RunningGateway) 
 def test_a_denial_asks_for_the_reason_and_ends_with_5(gateway: RunningGateway) -> None:
     """`n` asks why, the agent's answer quotes it, and the exit code says that an approval was refused."""
     with on_terminal([str(TYRUM), "chat", "/run touch x"], terminal_environment(gateway)) as terminal:
-        terminal.wait_for("Approve exactly this? [y/n] ")
+        terminal.wait_for("Approve exactly this? [y/n/a] ")
         terminal.type("n\n")
         terminal.wait_for("Reason, told to the agent")
         terminal.type("too risky\n")
@@ -41,7 +41,7 @@ def test_what_was_typed_before_the_question_does_not_answer_it(gateway: RunningG
     """Type-ahead never approves: the question waits for an answer given after it was shown."""
     with on_terminal([str(TYRUM), "chat", "/run uname -r"], terminal_environment(gateway)) as terminal:
         terminal.type("y\ny\n")
-        terminal.wait_for("Approve exactly this? [y/n] ")
+        terminal.wait_for("Approve exactly this? [y/n/a] ")
         terminal.type("n\n")
         terminal.wait_for("Reason, told to the agent")
         terminal.type("\n")
@@ -51,7 +51,7 @@ def test_what_was_typed_before_the_question_does_not_answer_it(gateway: RunningG
 def test_an_answer_from_elsewhere_ends_the_question(gateway: RunningGateway) -> None:
     """The open question yields when somebody else answers, and the turn goes on."""
     with on_terminal([str(TYRUM), "chat", "/run uname -s"], terminal_environment(gateway)) as terminal:
-        question = terminal.wait_for("Approve exactly this? [y/n] ")
+        question = terminal.wait_for("Approve exactly this? [y/n/a] ")
         found = re.search(r"appr_\w{26}", question)
         assert found
         assert gateway.tyrum("approvals", "approve", found[0]).returncode == 0
@@ -62,7 +62,7 @@ def test_an_answer_from_elsewhere_ends_the_question(gateway: RunningGateway) -> 
 def test_end_of_input_at_the_question_keeps_watching(gateway: RunningGateway) -> None:
     """Ctrl-D answers nothing: it says that the turn is still watched and how to leave, and shows its end."""
     with on_terminal([str(TYRUM), "chat", "/run uname -s"], terminal_environment(gateway)) as terminal:
-        terminal.wait_for("Approve exactly this? [y/n] ")
+        terminal.wait_for("Approve exactly this? [y/n/a] ")
         terminal.type("\x04")
         told = terminal.wait_for("Ctrl-C detaches")
         assert "no answer: the call waits, and this terminal still watches the turn" in told
@@ -78,7 +78,7 @@ def test_end_of_input_at_the_question_keeps_watching(gateway: RunningGateway) ->
 def test_ctrl_c_detaches_and_the_turn_goes_on(gateway: RunningGateway) -> None:
     """Leaving exits with 130 and names the commands to follow and to cancel; the turn still waits."""
     with on_terminal([str(TYRUM), "chat", "/run uname -s"], terminal_environment(gateway)) as terminal:
-        terminal.wait_for("Approve exactly this? [y/n] ")
+        terminal.wait_for("Approve exactly this? [y/n/a] ")
         terminal.interrupt()
         assert terminal.end() == 130
         hint = re.search(r"tyrum conversations cancel (turn_\w+)", terminal.screen)
@@ -109,7 +109,7 @@ def test_a_prompt_holds_a_conversation(gateway: RunningGateway) -> None:
 def test_approve_on_a_terminal_shows_and_confirms(gateway: RunningGateway) -> None:
     """`approvals approve` without a digest asks first; anything but yes approves nothing."""
     with on_terminal([str(TYRUM), "chat", "/run uname -s"], terminal_environment(gateway)) as chat:
-        question = chat.wait_for("Approve exactly this? [y/n] ")
+        question = chat.wait_for("Approve exactly this? [y/n/a] ")
         found = re.search(r"appr_\w{26}", question)
         assert found
         command = [str(TYRUM), "approvals", "approve", found[0]]

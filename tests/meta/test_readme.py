@@ -19,7 +19,7 @@ from tests.support.terminal import Terminal, on_terminal
 GATE = re.compile(r"apt-get |make (demo|test)$")
 """What the gate runs instead: prerequisites, demonstration and suite."""
 TYRUM = ".venv/bin/tyrum"
-QUESTION = "Approve exactly this? [y/n] "
+QUESTION = "Approve exactly this? [y/n/a] "
 SHOWN = {
     "approvals list": "/usr/bin/uname",
     "providers explain local": "NOT_ENFORCED",

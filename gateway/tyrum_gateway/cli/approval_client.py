@@ -73,18 +73,28 @@ def show(approval: Approval, *, subject: bool = False) -> None:
             ("state", outcome_word(approval)),
             ("tool", approval.tool),
             ("asked by rule", approval.rule_id),
+            ("agent", approval.agent),
             ("for", approval.requested_by),
             ("conversation", approval.conversation_id),
             ("expires", moment(approval.expires_at)),
-            ("resolved by", f"{approval.resolved_by} ({approval.method})" if approval.resolved_by else ""),
+            ("resolved by", resolver(approval)),
             ("resolved", moment(approval.resolved_at)),
             ("reason", approval.reason),
+            ("permitted", f"for good as {approval.override_id}" if approval.override_id else ""),
             ("digest", approval.digest),
         ]
     )
     if subject:
         heading("Subject")
         say(_indented(approval.subject_json))
+
+
+def resolver(approval: Approval) -> str:
+    """Write who answered, how they were authenticated and from where; empty when nobody did."""
+    if not approval.resolved_by:
+        return ""
+    origin = f", {approval.resolved_from}" if approval.resolved_from else ""
+    return f"{approval.resolved_by} ({approval.method}{origin})"
 
 
 def _indented(text: str) -> str:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from tyrum_gateway.cli.failure import ExitCode, Failure
 from tyrum_gateway.cli.options import Address, Output, StateDir, sub_app
 from tyrum_gateway.cli.output import Format
 
@@ -54,6 +55,28 @@ def approve(
         str, typer.Option(metavar="sha256:…", help="Digest that was shown; refused when it is another.")
     ] = "",
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the record.")] = "",
+    always: Annotated[
+        bool, typer.Option("--always", help="Also permit calls like it from now on; needs the role operator.")
+    ] = False,
+    expires: Annotated[
+        str, typer.Option(metavar="DURATION", help="With --always: for how long, such as 8h; 30d by default.")
+    ] = "",
+    pattern: Annotated[
+        str,
+        typer.Option(
+            metavar="LIST",
+            help="With --always: arguments as `argv` of a rule has them, such as '[status, {prefix: src/}]'.",
+        ),
+    ] = "",
+    rest: Annotated[
+        bool, typer.Option("--rest", help="With --pattern: further arguments may follow.")
+    ] = False,
+    env: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="With --pattern: variable that may be set to anything; repeatable."
+        ),
+    ] = None,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
@@ -61,11 +84,33 @@ def approve(
     """Permit the call, once and exactly as shown.
 
     Without --digest a terminal shows it and asks; elsewhere the present digest is read, printed on stderr and
-    used.
+    used. With --always calls of the same program with the same arguments in the same directory are not asked
+    about any more; `tyrum policy overrides` lists and ends such permissions.
     """
+    if not always and (expires or pattern or rest or env):
+        raise Failure(
+            "`--expires`, `--pattern`, `--rest` and `--env` say what `--always` permits", code=ExitCode.USAGE
+        )
+    from tyrum_gateway.cli import inbox  # noqa: PLC0415 - imports grpc
+    from tyrum_gateway.cli.always import parse  # noqa: PLC0415
+
+    wish = parse(expires, pattern, rest=rest, env=env or []) if always else None
+    asyncio.run(inbox.approve(inbox.find(state_dir, address), approval, digest, reason, output, always=wish))
+
+
+@app.command()
+def watch(
+    conversation: Annotated[
+        str, typer.Option("--conversation", "-c", metavar="ID", help="Only those of one conversation.")
+    ] = "",
+    state_dir: StateDir = None,
+    address: Address = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Follow the inbox until Ctrl-C: what waits, then what is asked and resolved."""
     from tyrum_gateway.cli import inbox  # noqa: PLC0415 - imports grpc
 
-    asyncio.run(inbox.approve(inbox.find(state_dir, address), approval, digest, reason, output))
+    asyncio.run(inbox.watch(lambda: inbox.find(state_dir, address), conversation, output))
 
 
 @app.command()

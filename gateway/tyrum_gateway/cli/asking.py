@@ -11,7 +11,13 @@ import termios
 from collections.abc import Callable
 from typing import Any
 
-from tyrum.approval.v1.approval_pb2 import ANSWER_APPROVE, ANSWER_DENY, Approval, ResolveApprovalRequest
+from tyrum.approval.v1.approval_pb2 import (
+    ANSWER_APPROVE,
+    ANSWER_APPROVE_ALWAYS,
+    ANSWER_DENY,
+    Approval,
+    ResolveApprovalRequest,
+)
 from tyrum_gateway.cli.approval_client import get, resolve, show
 from tyrum_gateway.cli.connection import Target, connect, flags
 from tyrum_gateway.cli.failure import Failure, report
@@ -19,6 +25,12 @@ from tyrum_gateway.cli.output import note
 from tyrum_gateway.cli.screen import Screen
 
 _RETRY = 0.5
+_APPROVALS = {
+    "y": ANSWER_APPROVE,
+    "yes": ANSWER_APPROVE,
+    "a": ANSWER_APPROVE_ALWAYS,
+    "always": ANSWER_APPROVE_ALWAYS,
+}
 
 
 class Desk:
@@ -76,14 +88,15 @@ class Desk:
 
 
 async def _question(approval: Approval, closed: asyncio.Event) -> ResolveApprovalRequest | None:
+    note("y: once; n: not at all; a: also calls like it, for 30 days")
     while True:
-        line = await _read("Approve exactly this? [y/n] ", closed)
+        line = await _read("Approve exactly this? [y/n/a] ", closed)
         if line is None:
             return None
         word = line.strip().lower()
-        if word in {"y", "yes"}:
+        if answer := _APPROVALS.get(word):
             return ResolveApprovalRequest(
-                approval_id=approval.approval_id, answer=ANSWER_APPROVE, digest=approval.digest
+                approval_id=approval.approval_id, answer=answer, digest=approval.digest
             )
         if word in {"n", "no"}:
             reason = await _read("Reason, told to the agent (Enter for none): ", closed)
@@ -93,7 +106,7 @@ async def _question(approval: Approval, closed: asyncio.Event) -> ResolveApprova
                 digest=approval.digest,
                 reason=(reason or "").strip(),
             )
-        note("only y or n answers; until then nothing runs")
+        note("only y, n or a answers; until then nothing runs")
 
 
 async def _read(prompt: str, closed: asyncio.Event) -> str | None:

@@ -36,6 +36,7 @@ COMMANDS = {
     "serve": Entry("serve", "Start the gateway."),
     "chat": Entry("chat", "Talk to an agent."),
     "approvals": Entry("approvals", "Answer what waits for a human."),
+    "policy": Entry("policy", "Judge calls by policy; list and revoke permissions."),
     "conversations": Entry("conversations", "Read, watch and cancel conversations."),
     "runs": Entry("runs", "Show what ran, for whom and with what."),
     "audit": Entry("audit", "Read, export and verify the audit log."),

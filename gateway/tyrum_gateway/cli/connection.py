@@ -27,6 +27,7 @@ from tyrum.approval.v1.approval_pb2_grpc import ApprovalServiceStub
 from tyrum.audit.v1.audit_pb2_grpc import AuditServiceStub
 from tyrum.catalog.v1.catalog_pb2_grpc import CatalogServiceStub
 from tyrum.chat.v1.chat_pb2_grpc import ChatServiceStub
+from tyrum.policy.v1.policy_pb2_grpc import PolicyServiceStub
 from tyrum.run.v1.run_pb2_grpc import RunServiceStub
 from tyrum_gateway.cli.failure import ExitCode, Failure, from_reason
 
@@ -69,6 +70,7 @@ class Gateway:
     chat: ChatServiceStub
     approvals: ApprovalServiceStub
     catalog: CatalogServiceStub
+    policy: PolicyServiceStub
     audit: AuditServiceStub
     runs: RunServiceStub
     health: Any
@@ -205,6 +207,7 @@ async def connect(target: Target) -> AsyncIterator[Gateway]:
                 ChatServiceStub(channel),
                 ApprovalServiceStub(channel),
                 CatalogServiceStub(channel),
+                PolicyServiceStub(channel),
                 AuditServiceStub(channel),
                 RunServiceStub(channel),
                 HealthStub(channel),

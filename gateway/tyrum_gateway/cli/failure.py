@@ -40,6 +40,8 @@ _HINTS = {
     "TOKEN_MISSING": "the token is read from `operator.token` in the state directory, or TYRUM_TOKEN_FILE",
     "TOKEN_INVALID": "use the token file of this gateway's state directory (--state-dir or TYRUM_STATE_DIR)",
     "ROLE_REQUIRED": "ask an administrator for the role",
+    "REQUESTER_MAY_NOT_APPROVE": "denying it is possible; to approve, another principal is needed",
+    "OVERRIDE_NOT_DERIVABLE": "approve it once instead: y in a chat, or without --always",
     "ALREADY_RESOLVED": "tyrum approvals list --all shows who resolved it",
     "VERSION_CONFLICT": "read it again, then decide: tyrum approvals show ID",
     "BINDING_UNAVAILABLE": "tyrum providers list",

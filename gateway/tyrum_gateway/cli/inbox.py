@@ -1,17 +1,30 @@
 """The approvals inbox over gRPC."""
 
+from collections.abc import AsyncIterable, Callable
+from contextlib import aclosing
+
 import typer
 
-from tyrum.approval.v1.approval_pb2 import ANSWER_APPROVE, ANSWER_DENY, Approval, ResolveApprovalRequest
-from tyrum_gateway.cli.approval_client import call_line, every, get, outcome_word, resolve, show
-from tyrum_gateway.cli.connection import Target, connect, find
+from tyrum.approval.v1.approval_pb2 import (
+    ANSWER_APPROVE,
+    ANSWER_DENY,
+    Approval,
+    ResolveApprovalRequest,
+    WatchApprovalsRequest,
+    WatchApprovalsResponse,
+)
+from tyrum_gateway.cli.always import Always
+from tyrum_gateway.cli.approval_client import call_line, every, get, outcome_word, resolve, resolver, show
+from tyrum_gateway.cli.connection import Gateway, Target, connect, find
 from tyrum_gateway.cli.failure import Failure
 from tyrum_gateway.cli.output import Format, as_json, emit, emit_all, interactive, moment, note, say, table
+from tyrum_gateway.cli.reconnect import resilient
 from tyrum_gateway.cli.terminal import shortened
 
-__all__ = ["approve", "deny", "find", "list_approvals", "show_approval"]
+__all__ = ["approve", "deny", "find", "list_approvals", "show_approval", "watch"]
 
 _WIDTH = 80
+_ALWAYS = "Approve this, and calls like it without asking from now on?"
 
 
 async def list_approvals(target: Target, conversation_id: str, output: Format, *, resolved: bool) -> None:
@@ -41,8 +54,16 @@ async def show_approval(target: Target, approval_id: str, output: Format, *, sub
         emit(as_json(approval), output)
 
 
-async def approve(target: Target, approval_id: str, digest: str, reason: str, output: Format) -> None:
-    """Approve what was shown before under `digest`, or what is shown now.
+async def approve(
+    target: Target,
+    approval_id: str,
+    digest: str,
+    reason: str,
+    output: Format,
+    *,
+    always: Always | None = None,
+) -> None:
+    """Approve what was shown before under `digest`, or what is shown now; with `always` also calls like it.
 
     Raises:
         Failure: The human at the terminal did not confirm, or the gateway refused the answer.
@@ -55,14 +76,40 @@ async def approve(target: Target, approval_id: str, digest: str, reason: str, ou
                 note(f"already {outcome_word(approval)}")
             elif output is Format.TEXT and interactive():
                 show(approval)
-                if not typer.confirm("Approve exactly this?"):
+                if not typer.confirm("Approve exactly this?" if always is None else _ALWAYS):
                     raise Failure("not approved", hint=f"tyrum approvals deny {approval_id}")
             else:
                 note(f"approving {digest}: {shortened(call_line(approval), _WIDTH)}")
         request = ResolveApprovalRequest(
             approval_id=approval_id, answer=ANSWER_APPROVE, digest=digest, reason=reason
         )
+        if always is not None:
+            always.put_into(request)
         _print(await resolve(gateway, request), output)
+
+
+async def watch(target: Callable[[], Target], conversation_id: str, output: Format) -> None:
+    """Print what waits, then what is asked and resolved, until the user ends it."""
+    request = WatchApprovalsRequest(conversation_id=conversation_id)
+
+    def stream(gateway: Gateway) -> AsyncIterable[WatchApprovalsResponse]:
+        return gateway.approvals.WatchApprovals(request, metadata=gateway.metadata)
+
+    async with aclosing(resilient(target, stream)) as items:
+        async for item in items:
+            if output is not Format.TEXT:
+                emit(as_json(item), Format.JSONL)
+            elif item.HasField("approval"):
+                _line(item.approval)
+            else:
+                note("watching; Ctrl-C ends this and resolves nothing")
+
+
+def _line(approval: Approval) -> None:
+    by = f" by {resolver(approval)}" if approval.resolved_by else ""
+    until = "" if approval.outcome else f", until {moment(approval.expires_at)}"
+    what = shortened(call_line(approval), _WIDTH)
+    say(f"{approval.approval_id}  {outcome_word(approval)}{by}{until}  {what}")
 
 
 async def deny(target: Target, approval_id: str, reason: str, output: Format) -> None:
@@ -74,7 +121,9 @@ async def deny(target: Target, approval_id: str, reason: str, output: Format) ->
 
 def _print(approval: Approval, output: Format) -> None:
     if output is Format.TEXT:
-        by = f" by {approval.resolved_by} ({approval.method})" if approval.resolved_by else ""
+        by = f" by {resolver(approval)}" if approval.resolved_by else ""
         say(f"{approval.approval_id} {outcome_word(approval)}{by}")
+        if approval.override_id:
+            note(f"permitted for good; to end that: tyrum policy overrides revoke {approval.override_id}")
     else:
         emit(as_json(approval), output)
