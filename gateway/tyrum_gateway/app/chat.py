@@ -108,6 +108,7 @@ class ChatDesk:
             accepted.turn.created_at,
             UserMessage(text, principal.principal_id),
         )
+        self._engine.pasts.accepted(accepted.turn, message)
         self._streams.committed(accepted.conversation_id, (message,), resting=False)
         self._engine.wake(accepted.conversation_id)
         return accepted

@@ -13,6 +13,7 @@ import structlog
 from tyrum_gateway.app.agent import Agent, EngineLimits
 from tyrum_gateway.app.approval_watch import ApprovalSignal
 from tyrum_gateway.app.interrupt import Interrupts
+from tyrum_gateway.app.past import Pasts
 from tyrum_gateway.app.proposals import Permissions, Proposals
 from tyrum_gateway.app.runner import TurnRunner
 from tyrum_gateway.app.streams import Streams
@@ -58,12 +59,21 @@ class Engine:
         self._active: set[ConversationId] = set()
         self._again: set[ConversationId] = set()
         self.approvals = ApprovalSignal()
-        self.turns = Turns(store=store, clock=clock, streams=streams, approvals=self.approvals, limits=limits)
+        self.pasts = Pasts(store)
+        self.turns = Turns(
+            store=store,
+            clock=clock,
+            streams=streams,
+            approvals=self.approvals,
+            pasts=self.pasts,
+            limits=limits,
+        )
         self._runner = TurnRunner(
             agent=agent,
             store=store,
             ids=ids,
             turns=self.turns,
+            pasts=self.pasts,
             proposals=Proposals(agent=agent, clock=clock, ids=ids, limits=limits, permissions=permissions),
             streams=streams,
             interrupts=self._interrupts,

@@ -15,7 +15,7 @@ import structlog
 from tyrum_gateway.app.agent import Agent, EngineLimits
 from tyrum_gateway.app.backoff import pause_seconds
 from tyrum_gateway.app.interrupt import Interrupted, Interrupts
-from tyrum_gateway.app.past import Past
+from tyrum_gateway.app.past import Pasts
 from tyrum_gateway.app.proposals import AskAgain, Barred, Proposals, Ready
 from tyrum_gateway.app.step_bounds import StepText, require_few
 from tyrum_gateway.app.streams import Attempt, Streams
@@ -70,6 +70,7 @@ class TurnRunner:
         store: Store,
         ids: Ids,
         turns: Turns,
+        pasts: Pasts,
         proposals: Proposals,
         streams: Streams,
         interrupts: Interrupts,
@@ -80,6 +81,7 @@ class TurnRunner:
         self._store = store
         self._ids = ids
         self._turns = turns
+        self._pasts = pasts
         self._proposals = proposals
         self._streams = streams
         self._interrupts = interrupts
@@ -95,7 +97,6 @@ class TurnRunner:
                 progress belongs to a gateway that is gone.
         """
         launched: Launched | None = None
-        past = Past(self._store)
         while True:
             match work(turn):
                 case Rest():
@@ -106,7 +107,7 @@ class TurnRunner:
                     if recovered:
                         turn, _ = await self._turns.apply(turn, AttemptLost("the gateway was restarted"))
                     else:
-                        turn, launched = await self._generate(turn, past)
+                        turn, launched = await self._generate(turn)
                 case BeginCall():
                     turn, launched = await self._progress(turn)
                 case SettleCall(call):
@@ -115,11 +116,11 @@ class TurnRunner:
                     assert_never(never)
             recovered = False
 
-    async def _generate(self, turn: Turn, past: Past) -> tuple[Turn, Launched | None]:
+    async def _generate(self, turn: Turn) -> tuple[Turn, Launched | None]:
         text = StepText()
         seconds = self._limits.step_time.total_seconds()
         try:
-            event = await self._interrupts.run(turn.turn_id, self._attempt(turn, past, text), seconds=seconds)
+            event = await self._interrupts.run(turn.turn_id, self._attempt(turn, text), seconds=seconds)
         except Interrupted:
             return await self._reload(turn), None
         except TimeoutError:
@@ -139,9 +140,9 @@ class TurnRunner:
                 return await self._reload(turn), None
         return turn, launched
 
-    async def _attempt(self, turn: Turn, past: Past, text: StepText) -> TurnEvent:
+    async def _attempt(self, turn: Turn, text: StepText) -> TurnEvent:
         """Ask the model; what it emits is appended to `text` as it comes."""
-        window = await past.window(turn)
+        window = await self._pasts.window(turn)
         prompt = assemble(
             operator_instructions=self._agent.instructions, window=window, tools=self._agent.exposed()
         )

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from tyrum_gateway.app.agent import EngineLimits
 from tyrum_gateway.app.approval_watch import ApprovalSignal
 from tyrum_gateway.app.fold import fold
+from tyrum_gateway.app.past import Pasts
 from tyrum_gateway.app.streams import Streams
 from tyrum_gateway.domain.approval import Approval, close
 from tyrum_gateway.domain.binding import Binding
@@ -46,9 +47,11 @@ class Turns:
         clock: Clock,
         streams: Streams,
         approvals: ApprovalSignal,
+        pasts: Pasts,
         limits: EngineLimits,
     ) -> None:
         self._store = store
+        self._pasts = pasts
         self._clock = clock
         self._streams = streams
         self._approvals = approvals
@@ -96,6 +99,7 @@ class Turns:
                     raise
                 turn = newer
                 continue
+            self._pasts.committed(stored, recorded, commit.checkpoint)
             resting = isinstance(work(stored), Rest)
             self._streams.committed(stored.conversation_id, recorded, resting=resting)
             if commit.opened or commit.resolved:
@@ -127,7 +131,7 @@ class Turns:
     async def _checkpoint(self, turn: Turn, effects: tuple[Effect, ...]) -> Checkpoint | None:
         if not any(isinstance(effect, SaveCheckpoint) for effect in effects):
             return None
-        window = await self._store.window(turn, 0)
+        window = await self._pasts.own(turn)
         recorded = (effect.payload for effect in effects if isinstance(effect, Record))
         payloads = itertools.chain((event.payload for event in window.own), recorded)
         return extend(window.checkpoint, turn.number, payloads)

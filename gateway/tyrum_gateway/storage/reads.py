@@ -5,8 +5,9 @@ compiled once runs in one hop to the connection's thread; each sees everything a
 """
 
 import asyncio
+import contextlib
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from sqlalchemy import URL, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from tyrum_gateway.domain.errors import Draining, StateUnusable
@@ -34,6 +35,9 @@ class Reads:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._engine = _engine(path)
+        # Connections stay checked out between reads: the pool's own ceremony costs as much as a read.
+        self._free: list[tuple[AsyncConnection, aiosqlite.Connection]] = []
+        self._slots = asyncio.Semaphore(_CONNECTIONS)
         self._closing = False
         self._active = 0
         self._idle = asyncio.Event()
@@ -67,15 +71,15 @@ class Reads:
         self._closing = True
         async with asyncio.timeout(2 * ANSWER_SECONDS):
             await self._idle.wait()
+        while self._free:
+            await self._free.pop()[0].close()
         await self._engine.dispose()
 
     async def _fetch(
         self, queries: Sequence[tuple[Statement, dict[str, Any]]]
     ) -> list[Sequence[sqlite3.Row]]:
         try:
-            async with asyncio.timeout(ANSWER_SECONDS), self._engine.connect() as connection:
-                driver = (await connection.get_raw_connection()).driver_connection
-                assert isinstance(driver, aiosqlite.Connection)
+            async with asyncio.timeout(ANSWER_SECONDS), self._slots, self._connection() as driver:
                 return [
                     list(await driver.execute_fetchall(statement.sql, statement.parameters(values)))
                     for statement, values in queries
@@ -91,6 +95,23 @@ class Reads:
                 f"the database {self._path} did not answer within {ANSWER_SECONDS:.0f} s",
                 file=str(self._path),
             ) from error
+
+    @contextlib.asynccontextmanager
+    async def _connection(self) -> AsyncGenerator[aiosqlite.Connection, None]:
+        """Lend a connection; one whose read did not end well is closed instead of lent again."""
+        connection, driver = self._free.pop() if self._free else await self._connected()
+        try:
+            yield driver
+        except BaseException:
+            await asyncio.shield(connection.close())
+            raise
+        self._free.append((connection, driver))
+
+    async def _connected(self) -> tuple[AsyncConnection, aiosqlite.Connection]:
+        connection = await self._engine.connect()
+        driver = (await connection.get_raw_connection()).driver_connection
+        assert isinstance(driver, aiosqlite.Connection)
+        return connection, driver
 
 
 def _engine(path: Path) -> AsyncEngine:
