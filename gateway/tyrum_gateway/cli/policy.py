@@ -13,7 +13,10 @@ from tyrum_gateway.cli.options import Output, sub_app
 from tyrum_gateway.cli.output import Format, emit, fields, say
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tyrum_gateway.cli.rehearsal import Judged
+    from tyrum_gateway.config import Problem
     from tyrum_gateway.config.cases import Case
 
 app = sub_app("Judge calls by policy; list and revoke permissions.")
@@ -40,7 +43,7 @@ Workspace = Annotated[
 
 
 @app.command("test")
-def test_cases(
+def check_cases(
     cases: Annotated[Path, typer.Argument(metavar="CASES", help="YAML file with `cases`.")],
     bundle: Bundle = None,
     workspace: Workspace = None,
@@ -96,6 +99,7 @@ def test_cases(
 def explain(
     tool: Annotated[str, typer.Argument(metavar="TOOL", help="Name of the tool, such as process.run.")],
     call: Annotated[str, typer.Argument(metavar="CALL", help="Arguments as JSON, or shell text.")],
+    *,
     bundle: Bundle = None,
     workspace: Workspace = None,
     agent: Annotated[str, typer.Option(metavar="NAME", help="Agent that makes the call.")] = "default",
@@ -127,12 +131,11 @@ def explain(
         emit(told, output)
 
 
-def _unusable(problems: object) -> Failure:
+def _unusable(problems: "Sequence[Problem]") -> Failure:
     """Print what is wrong with a file, and return the failure that ends the command."""
-    listed = list(problems)  # type: ignore[call-overload]
-    for problem in listed:
+    for problem in problems:
         say(str(problem))
-    count = f"{len(listed)} problem{'' if len(listed) == 1 else 's'} in the file"
+    count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'} in the file"
     return Failure(count, code=ExitCode.CONFIG_INVALID)
 
 

@@ -13,6 +13,7 @@ from tyrum_gateway.config import document
 from tyrum_gateway.config.document import Document, Node, Scalar, Sequence, descend
 from tyrum_gateway.config.model import ConfigFile
 from tyrum_gateway.config.problems import Path, Place, Problem, did_you_mean, one_of
+from tyrum_gateway.config.section import Section
 from tyrum_gateway.config.values import NAME, SECRET_NAME
 
 Schema = Mapping[str, Any]
@@ -47,9 +48,11 @@ _OWN = frozenset(
 """Error types raised by our own validators: their messages are ours."""
 
 
-def explain(error: ValidationError, tree: Document, file: str) -> Iterator[Problem]:
+def explain(
+    error: ValidationError, tree: Document, file: str, *, shape: type[Section] = ConfigFile
+) -> Iterator[Problem]:
     """List the problems behind a failed shape check; what is known to be unusable is passed over."""
-    schema = ConfigFile.model_json_schema()
+    schema = shape.model_json_schema()
     for detail in error.errors(include_url=False, include_input=False):
         location = _Location(detail, tree.root, schema)
         if any(location.path[: len(path)] == path for path in tree.unusable):

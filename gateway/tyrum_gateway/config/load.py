@@ -64,14 +64,18 @@ def load_settings(path: Path, *, environment: AbstractMapping[str, str], state_d
     return _settings(check_file(path, environment=environment), environment, state_dir)
 
 
-def check_file(path: Path, *, environment: AbstractMapping[str, str]) -> CheckedFile:
+def check_file(
+    path: Path, *, environment: AbstractMapping[str, str], passing: frozenset[str] = frozenset()
+) -> CheckedFile:
     """Read and check a configuration file without binding it to a state directory.
+
+    Problems whose code is in `passing` are passed over.
 
     Raises:
         ConfigProblems: the file cannot be used; it lists every problem by position.
     """
     file = str(path)
-    read = _read(path)
+    read = read_file(path)
     tree = read_document(read, file)
     problems = list(tree.problems)
     if tree.root is None:
@@ -83,6 +87,7 @@ def check_file(path: Path, *, environment: AbstractMapping[str, str]) -> Checked
         content = model.ConfigFile.model_validate(plain(tree.root))
     except ValidationError as error:
         problems += islice(explain(error, tree, file), MOST_OF_A_SORT)
+    problems = [problem for problem in problems if problem.code not in passing]
     if problems or content is None:
         # Raised out of the handler's reach: the library's own error knows the file's values.
         raise ConfigProblems(problems)
@@ -97,7 +102,7 @@ def place_of(path: Path, *keys: str) -> Place:
         ConfigProblems: the file cannot be read.
     """
     place: Place = START
-    node: Node | None = read_document(_read(path), str(path)).root
+    node: Node | None = read_document(read_file(path), str(path)).root
     for key in keys:
         if not isinstance(node, Mapping) or key not in node.entries:
             return START
@@ -105,7 +110,13 @@ def place_of(path: Path, *keys: str) -> Place:
     return place
 
 
-def _read(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
+    """Read a file as far as its size is sane.
+
+    Raises:
+        ConfigProblems: it cannot be read.
+    """
+
     def refuse(message: str) -> ConfigProblems:
         return ConfigProblems([Problem(str(path), START, (), "unreadable", message)])
 

@@ -62,13 +62,13 @@ author; it admits only the environment names, standard input and secrets that it
 
 One literal command given as shell text is judged, and run, as its words in `argv`. Literal commands joined by
 `&&`, `||`, `|`, `;` or line ends are allowed when each is; one that a pipe feeds reads standard input. All
-other shell text asks, or is denied when a command seen in it is. [The guide](../guides/policy.md) has examples,
-and shows how to test rules.
+other shell text asks, or is denied when a command seen in it is. [The guide](../guides/policy.md) has
+examples, and shows how to test rules.
 
 **A rule that allows an interpreter or a wrapper allows everything that it can start.** `bash`, `python3`,
 `env`, `xargs`, `find`, `sudo`, `ssh`, `git` and their like run other programs named in their arguments: an
-allow for one of them must fix every argument by text, or is refused. They are known by name; a program of your
-own that starts others is not, and the rule's author answers for it.
+allow for one of them must fix every argument by text, or is refused. They are known by name; a program of
+your own that starts others is not, and the rule's author answers for it.
 
 ## Keys
 """

@@ -1,0 +1,72 @@
+"""Rules to be judged by, from a whole configuration file or from a file with only `rules`.
+
+Invariant: rules are checked as strictly as when a gateway starts; what only this machine lacks (a secret, a
+provider's program, a model's script) is no obstacle.
+"""
+
+from collections.abc import Mapping as AbstractMapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from tyrum_gateway.config import model
+from tyrum_gateway.config.document import Document, Entry, Mapping, plain, read_document
+from tyrum_gateway.config.explain import explain
+from tyrum_gateway.config.load import check_file, read_file
+from tyrum_gateway.config.policy import to_bundle
+from tyrum_gateway.config.problems import ConfigProblems, Problem
+from tyrum_gateway.config.rules import rules
+from tyrum_gateway.domain.policy import DEPLOYMENT, Bundle, together
+
+_OF_THE_MACHINE = frozenset({"secret_unavailable", "program_not_found", "file_not_found", "package_missing"})
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFile:
+    """What decides on the calls of the agent `default`."""
+
+    bundle: Bundle
+    """The agent's rules, together with the deployment's."""
+    path: tuple[str, ...]
+    """Directories in which programs are looked for."""
+    secrets: frozenset[str] | None
+    """Names that a call may ask for; None when the file does not say."""
+
+
+def load_rules(path: Path, *, environment: AbstractMapping[str, str]) -> RuleFile:
+    """Read rules.
+
+    Raises:
+        ConfigProblems: the file cannot be used; it lists every problem by position.
+    """
+    file = str(path)
+    tree = read_document(read_file(path), file)
+    if tree.root is not None and set(tree.root.entries) == {"rules"}:
+        return RuleFile(_bundle_alone(tree, tree.root, file), model.DEFAULT_PATH, None)
+    content = check_file(path, environment=environment, passing=_OF_THE_MACHINE).content
+    bundles = {name: to_bundle(name, bundle) for name, bundle in content.policy.items()}
+    agent = content.agents.default
+    chosen = agent.profiles.isolation
+    profile = None if chosen is None else content.profiles.isolation[chosen]
+    return RuleFile(
+        together(bundles.get(DEPLOYMENT), bundles[agent.policy]),
+        model.DEFAULT_PATH if profile is None else tuple(profile.path),
+        frozenset(agent.secrets),
+    )
+
+
+def _bundle_alone(tree: Document, root: Mapping, file: str) -> Bundle:
+    """Check the rules as if they stood in a bundle of a whole file."""
+    bundle = Mapping(root.place, {"default": Entry(root.place, root)})
+    within = Mapping(root.place, {"policy": Entry(root.place, bundle)})
+    problems: list[Problem] = list(tree.problems)
+    problems += [replace(problem, path=problem.path[2:]) for problem in rules(within, file)]
+    content: model.Bundle | None = None
+    try:
+        content = model.Bundle.model_validate(plain(root))
+    except ValidationError as error:
+        problems += explain(error, tree, file, shape=model.Bundle)
+    if problems or content is None:
+        raise ConfigProblems(problems)
+    return to_bundle("default", content)
