@@ -1,0 +1,217 @@
+"""`tyrum policy test` and `explain` as an operator runs them, in the process of the test."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.config.files import MINIMAL
+from tyrum_gateway.cli.commands import run as run_command
+
+RULES = """\
+rules:
+  - id: read
+    decision: allow
+    author: ops
+    match: {tool: process.run, program: /usr/bin/head}
+  - id: count
+    decision: allow
+    author: ops
+    match: {tool: process.run, program: /usr/bin/wc, stdin: true}
+  - id: after-reading
+    decision: require_approval
+    match: {provenance: untrusted, program: /usr/bin/wc}
+  - id: no-rm
+    decision: deny
+    reason: nothing is removed here
+    match: {tool: process.run, program: /usr/bin/rm}
+"""
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run `tyrum policy …` and return exit code, standard output and standard error."""
+
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        code = run_command(["policy", *map(str, arguments)])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def rules(tmp_path: Path) -> Path:
+    """A file with only rules."""
+    path = tmp_path / "rules.yaml"
+    path.write_text(RULES, encoding="utf-8")
+    return path
+
+
+def cases(directory: Path, *lines: str) -> Path:
+    """Write cases, one a line."""
+    path = directory / "cases.yaml"
+    path.write_text("cases:\n" + "".join(f"  - {line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def explanation(run: Run, rules: Path, call: str, *more: str) -> dict[str, Any]:
+    """Explain a call as JSON."""
+    code, out, err = run("explain", "process.run", call, "--bundle", rules, "--output", "jsonl", *more)
+    assert (code, err) == (0, "")
+    told: dict[str, Any] = json.loads(out)
+    return told
+
+
+def test_cases_as_expected_pass(run: Run, rules: Path, tmp_path: Path) -> None:
+    """Calls in every form, with agent, provenance and rule, are judged as in a gateway."""
+    path = cases(
+        tmp_path,
+        "{argv: [head, '-5', a], expect: allow, rule: read}",
+        "{shell: 'head -5 a', cwd: sub/dir, expect: allow, rule: read}",
+        "{shell: 'head a | wc -l', expect: allow, rule: 'read,count'}",
+        "{shell: 'head a | wc -l', provenance: untrusted, expect: require_approval, rule: after-reading}",
+        "{arguments: {argv: [wc], stdin: x, timeout_ms: 5}, agent: other, expect: allow}",
+        "{shell: 'head $(rm x)', expect: deny, rule: no-rm}",
+        "{argv: [head], env: {LD_PRELOAD: x}, expect: require_approval, rule: default.state_changing}",
+        "{argv: [head], secrets: [TOKEN], expect: require_approval}",
+        "{argv: [no-such-program], expect: invalid}",
+        "{argv: [head], cwd: ../.., expect: invalid}",
+        "{tool: memory.write, arguments: {}, expect: require_approval}",
+    )
+    assert run("test", path, "--bundle", rules) == (0, f"{path}: 11 cases as expected\n", "")
+
+
+def test_each_difference_is_told_by_its_place(run: Run, rules: Path, tmp_path: Path) -> None:
+    """What differs from the expectation is one line, and the exit code is 1."""
+    path = cases(
+        tmp_path,
+        "{name: removes, argv: [rm, x], expect: allow}",
+        "{argv: [head], expect: allow, rule: count}",
+        "{argv: [head], expect: allow}",
+    )
+    assert run("test", path, "--bundle", rules) == (
+        1,
+        f"{path}:2:5: removes: expected allow, got deny by no-rm (nothing is removed here)\n"
+        f'{path}:3:5: {{"argv": ["head"]}}: expected allow by count, got allow by read (rule `read`)\n',
+        "error: 2 of 3 cases differ\nhint: tyrum policy explain TOOL CALL\n",
+    )
+    code, out, _ = run("test", path, "--bundle", rules, "-o", "json")
+    told = json.loads(out)
+    assert (code, told["cases"], len(told["differences"])) == (1, 3, 2)
+    assert told["differences"][0]["decision"] == "deny"
+    _, out, _ = run("test", path, "--bundle", rules, "-o", "jsonl")
+    assert [json.loads(line)["line"] for line in out.splitlines()] == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("{argv: [head], expect: alow}", "cases[0].expect: expected"),
+        ("{argv: [head], shell: x, expect: allow}", "exactly one of `argv`, `shell` and `arguments`"),
+        ("{expect: allow}", "exactly one of `argv`, `shell` and `arguments`"),
+        ("{arguments: {argv: [a]}, cwd: b, expect: allow}", "`cwd` belongs there"),
+        ("{argv: [head], expct: allow}", "cases[0].expct: unknown key; did you mean `expect`?"),
+        ("{argv: head, expect: allow}", "cases[0].argv: expected a list, found text"),
+        ("", "cases[0]: expected a mapping, found nothing"),
+    ],
+)
+def test_a_bad_file_of_cases_is_refused(
+    run: Run, rules: Path, tmp_path: Path, line: str, expected: str
+) -> None:
+    """Mistakes in cases are told by position, nothing is judged, and the exit code is 3."""
+    code, out, err = run("test", cases(tmp_path, line), "--bundle", rules)
+    assert (code, err.splitlines()[-1].endswith("in the file")) == (3, True)
+    assert expected in out
+
+
+def test_bad_rules_are_refused(run: Run, tmp_path: Path) -> None:
+    """Rules alone are checked as strictly as in a configuration, with paths from their own root."""
+    bad = tmp_path / "bad.yaml"
+    allow = "{id: a, decision: allow, author: x, match: {tool: process.run, program: /usr/bin/env}}"
+    bad.write_text(f"rules: [{allow}, {{id: a, decision: deny, match: {{}}}}]\n", encoding="utf-8")
+    code, out, err = run("explain", "process.run", "head", "--bundle", bad)
+    assert (code, err) == (3, "error: 2 problems in the file\n")
+    assert "rules[0].match.program: this program starts what its arguments" in out
+    assert "rules[1].id: a rule of this id is at 1:14" in out
+    assert run("test", tmp_path / "none.yaml", "--bundle", tmp_path / "none.yaml")[0] == 3
+
+
+def test_a_whole_configuration_is_judged_as_its_agent(run: Run, tmp_path: Path) -> None:
+    """Rules of the deployment hold beside the agent's, on the profile's path, whatever this machine lacks."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "own").write_text("#!/bin/sh\n", encoding="utf-8")
+    (programs / "own").chmod(0o755)
+    text = MINIMAL.replace(
+        "policy: default}", "policy: default, secrets: [KEY], profiles: {isolation: main}}"
+    ).replace("default: {rules: []}", "")
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        text
+        + "  default:\n    rules:\n      - {id: own, decision: allow, author: me, match: "
+        + f"{{tool: process.run, program: {programs.resolve()}/own}}}}\n"
+        + "  deployment:\n    rules: [{id: never-there, decision: deny, match: {cwd: there}}]\n"
+        + "providers:\n  local: {kind: isolation, command: [no-such-provider-installed], "
+        + "trust: operator_installed, deployment: local_process}\n"
+        + f"profiles: {{isolation: {{main: {{provider: local, path: [{programs.resolve()}]}}}}}}\n"
+        + "secrets: {KEY: '${env:NOT_SET_ANYWHERE}'}\n",
+        encoding="utf-8",
+    )
+    path = cases(
+        tmp_path,
+        "{argv: [own], expect: allow, rule: own}",
+        "{argv: [own], cwd: there, expect: deny, rule: never-there}",
+        "{argv: [own], secrets: [OTHER], expect: invalid}",
+        "{argv: [own], secrets: [KEY], expect: require_approval}",
+        "{argv: [head], expect: invalid}",
+    )
+    assert run("test", path, "--bundle", config) == (0, f"{path}: 5 cases as expected\n", "")
+
+
+def test_a_call_is_explained(run: Run, rules: Path) -> None:
+    """Decision, rule, author and target are there, and for shell text its commands or why it is opaque."""
+    told = explanation(run, rules, "head -5 a | wc -l")
+    assert (told["decision"], told["rule"], told["runs"]) == ("allow", "read,count", "by bash")
+    assert [command["argv"][0] for command in told["target"]["commands"]] == ["head", "wc"]
+    told = explanation(run, rules, '{"argv": ["head", "a b"]}')
+    assert (told["runs"], told["author"]) == ("without a shell", "ops")
+    assert told == explanation(run, rules, "head 'a b'")
+    told = explanation(run, rules, "head a > b")
+    assert (told["decision"], told["rule"], told["opaque"]) == (
+        "require_approval",
+        "default.shell",
+        "`>` (character 8)",
+    )
+    assert explanation(run, rules, "wc a", "--untrusted")["rule"] == "after-reading"
+    told = explanation(run, rules, '{"argv": ["head"], "provider": "x"}')
+    assert told["decision"] == "invalid"
+    assert "`provider` is no field" in told["reason"]
+
+
+def test_an_explanation_reads_well(run: Run, rules: Path) -> None:
+    """As text, one thing a line, with nothing hidden."""
+    code, out, _ = run("explain", "process.run", "head 'a b' | wc; rm $x", "--bundle", rules)
+    assert code == 0
+    assert " ".join(line.partition(":")[0] for line in out.splitlines()) == (
+        "decision rule reason runs opaque command command command cwd policy"
+    )
+    assert '/usr/bin/head ["head", "a b"]' in out
+    assert '/usr/bin/rm ["rm"] (and more that is not known)' in out
+
+
+def test_a_workspace_can_be_named(run: Run, rules: Path, tmp_path: Path) -> None:
+    """Relative programs are looked for in the directory that is named, and nothing is made there."""
+    own = tmp_path / "workspace/tool"
+    own.parent.mkdir()
+    own.write_text("#!/bin/sh\n", encoding="utf-8")
+    own.chmod(0o755)
+    workspace = ("--workspace", str(own.parent))
+    assert explanation(run, rules, "./tool", *workspace)["target"]["program"] == str(own.resolve())
+    assert explanation(run, rules, "./tool")["decision"] == "invalid"
+    assert explanation(run, rules, '{"argv": ["head"], "cwd": "sub"}', *workspace)["decision"] == "invalid"
+    assert [path.name for path in own.parent.iterdir()] == ["tool"]
