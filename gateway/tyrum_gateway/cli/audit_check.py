@@ -95,7 +95,7 @@ def _show(report: Report, *, trusted: bool, output: Format) -> None:
         return
     fields(
         [
-            ("verdict", "intact" if report.intact else f"NOT INTACT: {report.found} findings"),
+            ("verdict", "intact" if report.intact else f"NOT INTACT, found: {report.found}"),
             ("rows", str(report.rows)),
             ("signed heads", str(report.heads)),
             ("anchored", f"rows 1 to {report.anchored}" if report.anchored else "none"),

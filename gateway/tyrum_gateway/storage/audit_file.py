@@ -71,32 +71,30 @@ def database_rows(path: Path) -> Iterator[AuditRow]:
     Raises:
         StateUnusable: The file cannot be read, or holds no audit log with a chain.
     """
+    log = path.with_name(f"{path.name}-wal")
+    logged = log.exists()
     try:
-        with closing(_open(path)) as connection:
+        with closing(_open(path, logged=logged)) as connection:
             # Text that is no Unicode was put there by somebody else: the verifier must see it, not stumble.
             connection.text_factory = lambda raw: raw.decode(errors="surrogateescape")
             for row in connection.execute(_QUERY):
                 yield AuditRow(*row)
+        if log.exists() and not logged:
+            raise StateUnusable(f"a gateway began to write to `{path}` meanwhile: verify again")
     except sqlite3.OperationalError as error:
         raise StateUnusable(f"`{path}` holds no audit log that can be read: {error}") from error
     except sqlite3.Error as error:
         raise failure(path, error) from error
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _open(path: Path, *, logged: bool) -> sqlite3.Connection:
     if not path.is_file():
         raise StateUnusable(f"no database `{path}`")
-    uri = path.absolute().as_uri()
-    connection = sqlite3.connect(f"{uri}?mode=ro", uri=True, timeout=BUSY_MILLISECONDS / 1_000)
-    try:
-        connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
-    except sqlite3.OperationalError:
-        connection.close()
-        if path.with_name(f"{path.name}-wal").exists():
-            raise
-        # Where nothing can be written SQLite cannot make the files beside it; without a log it need not.
-        connection = sqlite3.connect(f"{uri}?mode=ro&immutable=1", uri=True)
-    return connection
+    # Beside a database at rest, SQLite would leave a log and its index, as files of whoever verifies: the next
+    # gateway may not be allowed to open them.
+    how = "mode=ro" if logged else "mode=ro&immutable=1"
+    uri = f"{path.absolute().as_uri()}?{how}"
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_MILLISECONDS / 1_000)
 
 
 def exported_rows(path: Path) -> Iterator[AuditRow]:
