@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,7 +93,8 @@ def test_an_honest_log_is_intact_and_its_newest_rows_are_unanchored() -> None:
 def test_an_edit_of_any_column_is_found_at_its_row(at: int, column: str, value: str | int) -> None:
     """Whichever column of whichever row is edited, that row alone is named, and no later head anchors it."""
     rows = list(LOG)
-    rows[at - 1] = replace(rows[at - 1], **{column: value})
+    change: dict[str, Any] = {column: value}
+    rows[at - 1] = replace(rows[at - 1], **change)
     report = verify(rows, HEADS, authentic)
     assert found(report) == [(Finding.EDITED, at, at)]
     assert report.anchored == max([seq for seq in (1, 10, 20, ANCHORED) if seq < at], default=0)

@@ -37,7 +37,7 @@ COMMANDS = {
     "chat": Entry("chat", "Talk to an agent."),
     "approvals": Entry("approvals", "Answer what waits for a human."),
     "policy": Entry("policy", "Judge calls by policy; list and revoke permissions."),
-    "conversations": Entry("conversations", "Read, watch and cancel conversations."),
+    "conversations": Entry("conversations", "Read, export, watch and cancel conversations."),
     "runs": Entry("runs", "Show what ran, for whom and with what."),
     "audit": Entry("audit", "Read, export and verify the audit log."),
     "providers": Entry("providers", "Show providers, their states and why."),

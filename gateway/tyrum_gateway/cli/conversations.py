@@ -1,6 +1,7 @@
 """`tyrum conversations`: the transcript read back, followed and cancelled."""
 
 import asyncio
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,7 +9,7 @@ import typer
 from tyrum_gateway.cli.options import Address, Output, StateDir, sub_app
 from tyrum_gateway.cli.output import Format
 
-app = sub_app("Read, watch and cancel conversations.")
+app = sub_app("Read, export, watch and cancel conversations.")
 
 ConversationArgument = Annotated[str, typer.Argument(metavar="CONVERSATION", help="Id, such as conv_….")]
 
@@ -37,6 +38,21 @@ def show(
     from tyrum_gateway.cli import transcript  # noqa: PLC0415 - imports grpc
 
     asyncio.run(transcript.show(transcript.find(state_dir, address), conversation, output))
+
+
+@app.command()
+def export(
+    conversation: ConversationArgument,
+    file: Annotated[Path | None, typer.Option(metavar="PATH", help="New file, instead of stdout.")] = None,
+    state_dir: StateDir = None,
+    address: Address = None,
+    output: Output = Format.JSONL,
+) -> None:
+    """Write the whole transcript with every event, to keep it or to hand it over."""
+    from tyrum_gateway.cli import transcript_export  # noqa: PLC0415 - imports grpc
+
+    target = transcript_export.find(state_dir, address)
+    asyncio.run(transcript_export.export(target, conversation, file, output))
 
 
 @app.command()

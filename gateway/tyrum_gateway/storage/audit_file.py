@@ -90,8 +90,8 @@ def database_rows(path: Path) -> Iterator[AuditRow]:
 def _open(path: Path, *, logged: bool) -> sqlite3.Connection:
     if not path.is_file():
         raise StateUnusable(f"no database `{path}`")
-    # Beside a database at rest, SQLite would leave a log and its index, as files of whoever verifies: the next
-    # gateway may not be allowed to open them.
+    # Beside a database at rest, SQLite would leave a log and its index, as files of whoever verifies: the
+    # next gateway may not be allowed to open them.
     how = "mode=ro" if logged else "mode=ro&immutable=1"
     uri = f"{path.absolute().as_uri()}?{how}"
     return sqlite3.connect(uri, uri=True, timeout=BUSY_MILLISECONDS / 1_000)
