@@ -17,6 +17,7 @@ from tests.support.gateway import RunningGateway, serving
 from tyrum.approval.v1 import approval_pb2
 from tyrum.catalog.v1 import catalog_pb2
 from tyrum.chat.v1 import chat_pb2
+from tyrum.identity.v1 import identity_pb2
 
 NOBODY = "0" * 26
 WAITING = """\
@@ -108,6 +109,12 @@ async def test_a_failure_inside_tells_an_incident_and_nothing_else(tmp_path: Pat
                     "tyrum.catalog.v1",
                     client.catalog.ListBindings(
                         catalog_pb2.ListBindingsRequest(), metadata=client.metadata, timeout=DEADLINE
+                    ),
+                ),
+                (
+                    "tyrum.identity.v1",
+                    client.identity.ListPrincipals(
+                        identity_pb2.ListPrincipalsRequest(), metadata=client.metadata, timeout=DEADLINE
                     ),
                 ),
             ):

@@ -16,6 +16,7 @@ from tyrum.approval.v1.approval_pb2_grpc import ApprovalServiceStub
 from tyrum.catalog.v1.catalog_pb2_grpc import CatalogServiceStub
 from tyrum.chat.v1 import chat_pb2, event_pb2
 from tyrum.chat.v1.chat_pb2_grpc import ChatServiceStub
+from tyrum.identity.v1.identity_pb2_grpc import IdentityServiceStub
 
 DEADLINE = 30.0
 
@@ -29,6 +30,7 @@ class Client:
         self.chat = ChatServiceStub(channel)
         self.approvals = ApprovalServiceStub(channel)
         self.catalog = CatalogServiceStub(channel)
+        self.identity = IdentityServiceStub(channel)
 
     async def send(
         self, text: str, conversation_id: str = "", request_id: str | None = None

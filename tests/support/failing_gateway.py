@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from tyrum_gateway.bootstrap import Seams, serve
 from tyrum_gateway.config import load_settings
 from tyrum_gateway.storage import SqliteStore
+from tyrum_gateway.storage.principals import SqlitePrincipals
 
 CAUSE = "no such column: planted-canary"
 """What the failure says; it belongs into the log and nowhere else."""
@@ -19,6 +20,11 @@ CAUSE = "no such column: planted-canary"
 
 class FailingStore(SqliteStore):
     """Works but for its lists."""
+
+    @property
+    def principals(self) -> SqlitePrincipals:
+        """Those that fail."""
+        return FailingPrincipals(self._writer, self._reads)
 
     async def conversations(self, *_: Any, **__: Any) -> NoReturn:
         """Fail."""
@@ -29,6 +35,14 @@ class FailingStore(SqliteStore):
         raise RuntimeError(CAUSE)
 
     async def bindings(self, *_: Any, **__: Any) -> NoReturn:
+        """Fail."""
+        raise RuntimeError(CAUSE)
+
+
+class FailingPrincipals(SqlitePrincipals):
+    """Works but for its list."""
+
+    async def accounts(self, *_: Any, **__: Any) -> NoReturn:
         """Fail."""
         raise RuntimeError(CAUSE)
 

@@ -11,6 +11,8 @@ from tyrum_gateway.app.chat import ChatDesk
 from tyrum_gateway.app.engine import Engine
 from tyrum_gateway.app.identity import Identity
 from tyrum_gateway.app.overrides import Overrides
+from tyrum_gateway.app.principals import PrincipalDesk
+from tyrum_gateway.app.sessions import Sessions
 from tyrum_gateway.app.streams import Streams
 from tyrum_gateway.bootstrap.model_transport import transport
 from tyrum_gateway.bootstrap.system import RandomIds, SystemClock
@@ -22,7 +24,6 @@ from tyrum_gateway.domain.commit import Origin
 from tyrum_gateway.domain.errors import StateUnusable
 from tyrum_gateway.domain.model import Model
 from tyrum_gateway.domain.policy import DEPLOYMENT, together
-from tyrum_gateway.domain.ports import Store
 from tyrum_gateway.domain.process import RunLimits
 from tyrum_gateway.domain.tool import Tool
 from tyrum_gateway.domain.turn import TurnLimits
@@ -57,6 +58,8 @@ class Composition:
 
     host: ProviderHost
     identity: Identity
+    sessions: Sessions
+    principals: PrincipalDesk
     streams: Streams
     engine: Engine
     chat: ChatDesk
@@ -70,7 +73,7 @@ class Composition:
 def compose(
     settings: Settings,
     *,
-    store: Store,
+    store: SqliteStore,
     runtime: Path,
     redactor: Redactor,
     version: str,
@@ -91,6 +94,7 @@ def compose(
         ScriptInvalid: The script of a scripted model cannot be used.
     """
     clock, ids, streams = SystemClock(), RandomIds(), Streams()
+    identity, sessions = Identity(store=store, clock=clock, ids=ids), Sessions(clock)
     vault = Vault(settings.secrets, redactor)
     host = ProviderHost(
         provider_specs(settings, vault.resolve),
@@ -122,7 +126,11 @@ def compose(
     )
     return Composition(
         host=host,
-        identity=Identity(store=store, clock=clock, ids=ids),
+        identity=identity,
+        sessions=sessions,
+        principals=PrincipalDesk(
+            store=store.principals, clock=clock, ids=ids, identity=identity, sessions=sessions
+        ),
         streams=streams,
         engine=engine,
         chat=ChatDesk(

@@ -12,6 +12,7 @@ import structlog
 from tyrum_gateway.app.approval_watch import watch_approvals
 from tyrum_gateway.app.audit_heads import HeadKeeper
 from tyrum_gateway.app.engine import Engine
+from tyrum_gateway.app.identity import new_token
 from tyrum_gateway.app.runs import RunDesk
 from tyrum_gateway.bootstrap.compose import Composition, Seams, compose
 from tyrum_gateway.bootstrap.evidence import Anchor, recorded
@@ -30,6 +31,7 @@ from tyrum_gateway.rpc.audit import AuditServicer
 from tyrum_gateway.rpc.catalog import CatalogServicer
 from tyrum_gateway.rpc.chat import ChatServicer
 from tyrum_gateway.rpc.guard import Guard
+from tyrum_gateway.rpc.identity import IdentityServicer
 from tyrum_gateway.rpc.policy import PolicyServicer
 from tyrum_gateway.rpc.runs import RunServicer
 from tyrum_gateway.rpc.server import GatewayServer, Services
@@ -107,9 +109,12 @@ async def serve(
             )
             anchor = Anchor(directory.audit, settings.audit_heads)
             async with recorded(settings, store, anchor, version) as keeper:
-                await parts.identity.ensure("operator", list(Role), directory.operator_token())
+                token = directory.operator_token(new_token)
+                if not await parts.identity.ensure("operator", list(Role), token):
+                    fix = "delete it to get a new one, unless the principal `operator` is disabled"
+                    log.warning("operator_token_unusable", file=str(directory.token_file), fix=fix)
                 server = GatewayServer(
-                    guard=Guard(identity=parts.identity, ids=parts.ids),
+                    guard=Guard(identity=parts.identity, sessions=parts.sessions, ids=parts.ids),
                     services=Services(
                         ChatServicer(parts.chat),
                         ApprovalServicer(
@@ -123,6 +128,7 @@ async def serve(
                             store.audit, heads=anchor.file.read, public_key=anchor.public.pem.decode()
                         ),
                         RunServicer(RunDesk(store.runs)),
+                        IdentityServicer(parts.principals),
                     ),
                     addresses=addresses,
                 )

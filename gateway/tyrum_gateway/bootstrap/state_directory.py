@@ -8,12 +8,11 @@ import fcntl
 import hashlib
 import json
 import os
-import secrets
 import socket
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,8 +96,8 @@ class StateDirectory:
         finally:
             os.close(descriptor)
 
-    def operator_token(self) -> str:
-        """Read the local operator's token, creating it at the first start.
+    def operator_token(self, make: Callable[[], str]) -> str:
+        """Read the local operator's token, making it at the first start.
 
         Raises:
             StateUnusable: The file is not private or holds no token.
@@ -107,7 +106,7 @@ class StateDirectory:
             descriptor = os.open(self.token_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         except FileExistsError:
             return self._read_token()
-        token = secrets.token_urlsafe(32)
+        token = make()
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(token + "\n")
             file.flush()

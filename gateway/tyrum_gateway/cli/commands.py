@@ -40,6 +40,8 @@ COMMANDS = {
     "conversations": Entry("conversations", "Read, export, watch and cancel conversations."),
     "runs": Entry("runs", "Show what ran, for whom and with what."),
     "audit": Entry("audit", "Read, export and verify the audit log."),
+    "principals": Entry("principals", "Manage who may call: principals, roles, tokens."),
+    "whoami": Entry("whoami", "Show who you are to the gateway."),
     "providers": Entry("providers", "Show providers, their states and why."),
     "config": Entry("config", "Validate and explain the configuration file.", "config_app"),
     "doctor": Entry("doctor", "Check this machine and the running gateway."),

@@ -27,6 +27,7 @@ from tyrum.approval.v1.approval_pb2_grpc import ApprovalServiceStub
 from tyrum.audit.v1.audit_pb2_grpc import AuditServiceStub
 from tyrum.catalog.v1.catalog_pb2_grpc import CatalogServiceStub
 from tyrum.chat.v1.chat_pb2_grpc import ChatServiceStub
+from tyrum.identity.v1.identity_pb2_grpc import IdentityServiceStub
 from tyrum.policy.v1.policy_pb2_grpc import PolicyServiceStub
 from tyrum.run.v1.run_pb2_grpc import RunServiceStub
 from tyrum_gateway.cli.failure import ExitCode, Failure, from_reason
@@ -73,6 +74,7 @@ class Gateway:
     policy: PolicyServiceStub
     audit: AuditServiceStub
     runs: RunServiceStub
+    identity: IdentityServiceStub
     health: Any
     metadata: tuple[tuple[str, str], ...]
 
@@ -210,6 +212,7 @@ async def connect(target: Target) -> AsyncIterator[Gateway]:
                 PolicyServiceStub(channel),
                 AuditServiceStub(channel),
                 RunServiceStub(channel),
+                IdentityServiceStub(channel),
                 HealthStub(channel),
                 (("authorization", f"Bearer {target.token}"),),
             )

@@ -10,6 +10,8 @@
     │   └── RequesterMayNotApprove   somebody else approves
     ├── AlreadyResolved      nothing: somebody else's answer stands
     ├── OverrideNotDerivable the caller approves once instead
+    ├── LastAdmin            the caller makes somebody else an administrator first
+    ├── PrincipalDisabled    the caller creates another principal
     ├── VersionConflict      the caller reads again, then decides
     ├── QuotaExceeded        the caller waits
     ├── Draining             the caller retries after the restart
@@ -82,6 +84,14 @@ class AlreadyResolved(TyrumError):
 
 class OverrideNotDerivable(TyrumError):
     """No standing permission can be made from a call; approving it once works."""
+
+
+class LastAdmin(TyrumError):
+    """Nobody would be left who may manage principals."""
+
+
+class PrincipalDisabled(TyrumError):
+    """The principal is disabled, which is final."""
 
 
 class VersionConflict(TyrumError):
@@ -168,6 +178,8 @@ TABLE: dict[type[TyrumError], Translation] = {
     RequesterMayNotApprove: Translation("REQUESTER_MAY_NOT_APPROVE", "PERMISSION_DENIED", 4),
     AlreadyResolved: Translation("ALREADY_RESOLVED", "FAILED_PRECONDITION", 1),
     OverrideNotDerivable: Translation("OVERRIDE_NOT_DERIVABLE", "FAILED_PRECONDITION", 1),
+    LastAdmin: Translation("LAST_ADMIN", "FAILED_PRECONDITION", 1),
+    PrincipalDisabled: Translation("PRINCIPAL_DISABLED", "FAILED_PRECONDITION", 1),
     VersionConflict: Translation("VERSION_CONFLICT", "ABORTED", 1),
     QuotaExceeded: Translation("QUOTA", "RESOURCE_EXHAUSTED", 1),
     Draining: Translation("DRAINING", "UNAVAILABLE", 1),

@@ -1,9 +1,12 @@
 """Principals: who acts, how that was established, and what roles they hold."""
 
+import re
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
-from tyrum_gateway.domain.ids import PrincipalId
+from tyrum_gateway.domain.errors import InvalidRequest
+from tyrum_gateway.domain.ids import PrincipalId, TokenId
 
 
 class Role(StrEnum):
@@ -32,4 +35,70 @@ class Principal:
     method: str
     """How the caller was authenticated, such as `token`."""
     origin: str = ""
-    """From where the call comes: the transport and what it proves of the peer, such as `unix uid 1000`."""
+    """From where the call comes and what its transport proves, such as `unix socket` or `tls 192.0.2.7`."""
+    token_id: TokenId | None = None
+    """The token that was presented."""
+    expires_at: datetime | None = None
+    """When that token stops working."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """A principal as administrators see it."""
+
+    principal_id: PrincipalId
+    name: str
+    roles: frozenset[Role]
+    created_at: datetime
+    disabled_at: datetime | None = None
+    """Disabling is final."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A bearer token without its secret."""
+
+    token_id: TokenId
+    principal_id: PrincipalId
+    label: str
+    """What it is for; empty for the local operator's token file."""
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None = None
+
+    def usable(self, now: datetime) -> bool:
+        """Tell whether somebody could authenticate with it."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}")
+_LONGEST_LABEL = 64
+
+
+def principal_name(text: str) -> str:
+    """Check the name of a new principal: one that cannot be mistaken for another one's or for an id.
+
+    Raises:
+        InvalidRequest: It has other characters than a name may have, or too many.
+    """
+    if not _NAME.fullmatch(text):
+        raise InvalidRequest(
+            "name",
+            "must be 1 to 64 lower-case letters, digits, `.`, `_`, `-` or `@`, a letter or digit first",
+        )
+    if text.startswith(f"{PrincipalId.prefix}_"):
+        raise InvalidRequest("name", f"must not begin with `{PrincipalId.prefix}_`, as ids do")
+    return text
+
+
+def token_label(text: str) -> str:
+    """Check what a token is said to be for.
+
+    Raises:
+        InvalidRequest: It is empty, too long, or holds what does not show.
+    """
+    if not 1 <= len(text) <= _LONGEST_LABEL or not text.isprintable() or text != text.strip():
+        raise InvalidRequest(
+            "label", f"must have 1 to {_LONGEST_LABEL} visible characters, spaces only between them"
+        )
+    return text

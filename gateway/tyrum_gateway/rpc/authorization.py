@@ -13,6 +13,7 @@ CATALOG = "tyrum.catalog.v1.CatalogService"
 POLICY = "tyrum.policy.v1.PolicyService"
 AUDIT = "tyrum.audit.v1.AuditService"
 RUNS = "tyrum.run.v1.RunService"
+IDENTITY = "tyrum.identity.v1.IdentityService"
 HEALTH = "grpc.health.v1.Health"
 REFLECTION = "grpc.reflection.v1alpha.ServerReflection"
 
@@ -29,10 +30,15 @@ class AnyOf:
     roles: frozenset[Role]
 
 
-Access = Open | AnyOf
+@dataclass(frozen=True, slots=True)
+class Authenticated:
+    """Any authenticated principal, also one without a role."""
+
+
+Access = Open | Authenticated | AnyOf
 """What an RPC asks of its caller."""
 
-_ANYONE = AnyOf(frozenset(Role))
+_ANYROLE = AnyOf(frozenset(Role))
 _READER = AnyOf(frozenset({Role.CHAT, Role.OPERATOR, Role.AUDITOR, Role.ADMIN}))
 _WRITER = AnyOf(frozenset({Role.CHAT}))
 _CANCELLER = AnyOf(frozenset({Role.CHAT, Role.OPERATOR, Role.ADMIN}))
@@ -40,6 +46,7 @@ _APPROVER = AnyOf(frozenset({Role.APPROVER}))
 _INBOX = AnyOf(frozenset({Role.APPROVER, Role.OPERATOR, Role.AUDITOR, Role.ADMIN}))
 _REVOKER = AnyOf(frozenset({Role.OPERATOR, Role.ADMIN}))
 _AUDITOR = AnyOf(frozenset({Role.AUDITOR, Role.ADMIN}))
+_ADMIN = AnyOf(frozenset({Role.ADMIN}))
 _CATALOG = AnyOf(frozenset({Role.OPERATOR, Role.AUDITOR, Role.ADMIN}))
 
 TABLE: dict[tuple[str, str], Access] = {
@@ -65,9 +72,17 @@ TABLE: dict[tuple[str, str], Access] = {
     (RUNS, "ListRuns"): _READER,
     (RUNS, "GetRun"): _READER,
     (RUNS, "ExportRuns"): _READER,
+    (IDENTITY, "WhoAmI"): Authenticated(),
+    (IDENTITY, "CreatePrincipal"): _ADMIN,
+    (IDENTITY, "ListPrincipals"): _ADMIN,
+    (IDENTITY, "SetRoles"): _ADMIN,
+    (IDENTITY, "DisablePrincipal"): _ADMIN,
+    (IDENTITY, "IssueToken"): _ADMIN,
+    (IDENTITY, "ListTokens"): _ADMIN,
+    (IDENTITY, "RevokeToken"): _ADMIN,
     (HEALTH, "Check"): Open(),
     (HEALTH, "List"): Open(),
     (HEALTH, "Watch"): Open(),
-    (REFLECTION, "ServerReflectionInfo"): _ANYONE,
+    (REFLECTION, "ServerReflectionInfo"): _ANYROLE,
 }
 """Every RPC of the gateway."""

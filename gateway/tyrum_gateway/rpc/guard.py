@@ -1,27 +1,33 @@
 """What stands before every handler: who calls, may they, and nothing but registered errors gets out.
 
-Invariants: an RPC without a row in the authorization table is refused; no exception text reaches the wire.
+Invariants: an RPC without a row in the authorization table is refused; no exception text reaches the wire; a
+stream ends with the right to have it.
 Requests are parsed in here, because gRPC would answer an undecodable one without any detail.
 """
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from contextvars import ContextVar
-from typing import Any, NoReturn, TypeAlias
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
 import structlog
 
 from tyrum_gateway.app.identity import Identity
+from tyrum_gateway.app.observer import Observer, Unobserved
+from tyrum_gateway.app.sessions import Sessions
 from tyrum_gateway.domain.errors import InvalidRequest, KernelBug, NotAuthorized, TokenMissing, TyrumError
 from tyrum_gateway.domain.ids import IncidentId
 from tyrum_gateway.domain.ports import Ids
 from tyrum_gateway.domain.principal import Principal
 from tyrum_gateway.rpc.authorization import TABLE, AnyOf, Open
 from tyrum_gateway.rpc.errors import DETAILS_KEY, MethodUnknown, code_of, status_of
+from tyrum_gateway.rpc.origin import certified, origin
 
 log = structlog.get_logger(__name__)
 
@@ -31,6 +37,7 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 _SCHEME = "Bearer "
 _FIRST_SECONDS = 1.0
+_CODES: dict[object, str] = {code.value[0]: code.name for code in grpc.StatusCode}
 _caller: ContextVar[Principal] = ContextVar("caller")
 
 
@@ -42,8 +49,12 @@ def caller() -> Principal:
 class Guard(grpc.aio.ServerInterceptor):
     """Wraps every handler of the server."""
 
-    def __init__(self, *, identity: Identity, ids: Ids) -> None:
-        self._identity = identity
+    def __init__(
+        self, *, identity: Identity, sessions: Sessions, ids: Ids, observer: Observer | None = None
+    ) -> None:
+        self.identity = identity
+        self.sessions = sessions
+        self.observer = observer or Unobserved()
         self._ids = ids
 
     async def intercept_service(
@@ -54,72 +65,10 @@ class Guard(grpc.aio.ServerInterceptor):
         """Replace the handler by one that checks first and fails in one shape only."""
         path = _text(handler_call_details.method)
         metadata = handler_call_details.invocation_metadata or ()
-        return self._serving(path, metadata, await continuation(handler_call_details))
+        return _Entrance(self, path, metadata, await continuation(handler_call_details)).handler()
 
-    def _serving(self, path: str, metadata: Any, handler: MaybeHandler) -> Handler:
-        service, _, method = path.removeprefix("/").rpartition("/")
-        domain = service.rpartition(".")[0]
-
-        async def admit() -> Handler:
-            access = TABLE.get((service, method))
-            if not isinstance(access, Open):
-                principal = await self._identity.authenticate(_bearer(metadata))
-                _caller.set(principal)
-                if isinstance(access, AnyOf) and not principal.roles & access.roles:
-                    wanted = ", ".join(sorted(access.roles))
-                    raise NotAuthorized(f"`{method}` needs one of the roles: {wanted}", roles=wanted)
-            if handler is None or access is None:
-                raise MethodUnknown("the gateway does not serve this method", method=path)
-            return handler
-
-        async def refuse(error: BaseException, context: Context) -> NoReturn:
-            known = self._known(error, path)
-            status = status_of(known, domain)
-            details = ((DETAILS_KEY, status.SerializeToString()),)
-            await context.abort(code_of(known), status.message, trailing_metadata=details)
-
-        async def unary(raw: bytes, context: Context) -> Any:
-            try:
-                admitted = await admit()
-                behaviour: Any = admitted.unary_unary
-                return await behaviour(_decode(admitted, raw), context)
-            except (grpc.aio.AbortError, asyncio.CancelledError):
-                raise  # the health servicer's own answer, or the client went away
-            except Exception as error:  # noqa: BLE001 - the last line of defence of every RPC
-                await refuse(error, context)
-
-        async def streaming(raw: bytes, context: Context) -> None:
-            try:
-                admitted = await admit()
-                behaviour: Any = admitted.unary_stream
-                await _send(behaviour(_decode(admitted, raw), context), context)
-            except (grpc.aio.AbortError, asyncio.CancelledError):
-                raise
-            except Exception as error:  # noqa: BLE001 - the last line of defence of every RPC
-                await refuse(error, context)
-
-        async def both_ways(requests: AsyncIterator[bytes], context: Context) -> None:
-            try:
-                admitted = await admit()
-                behaviour: Any = admitted.stream_stream
-                await _send(behaviour(_decoded(admitted, requests), context), context)
-            except (grpc.aio.AbortError, asyncio.CancelledError):
-                raise
-            except Exception as error:  # noqa: BLE001 - the last line of defence of every RPC
-                await _take_one(requests)
-                await refuse(error, context)
-
-        if handler is None or handler.request_streaming:
-            # Streaming both ways answers every kind of client, also for a method that does not exist.
-            serializer = handler.response_serializer if handler else None
-            return grpc.stream_stream_rpc_method_handler(both_ways, response_serializer=serializer)
-        if handler.response_streaming:
-            return grpc.unary_stream_rpc_method_handler(
-                streaming, response_serializer=handler.response_serializer
-            )
-        return grpc.unary_unary_rpc_method_handler(unary, response_serializer=handler.response_serializer)
-
-    def _known(self, error: BaseException, path: str) -> TyrumError:
+    def known(self, error: BaseException, path: str) -> TyrumError:
+        """Return what may be told about an error; what was not foreseen is logged under an incident id."""
         if isinstance(error, TyrumError) and not isinstance(error, KernelBug):
             return error
         if isinstance(error, NotImplementedError):
@@ -127,6 +76,108 @@ class Guard(grpc.aio.ServerInterceptor):
         incident = self._ids.new(IncidentId)
         log.error("rpc_failed", method=path, incident=incident, exc_info=error)
         return KernelBug(f"internal error, incident {incident}", incident=incident)
+
+
+class _Entrance:
+    """One call on its way in."""
+
+    def __init__(self, guard: Guard, path: str, metadata: Any, handler: MaybeHandler) -> None:
+        self._guard = guard
+        self._path = path
+        self._metadata = metadata
+        self._handler = handler
+        service, _, self._method = path.removeprefix("/").rpartition("/")
+        self._domain = service.rpartition(".")[0]
+        self._access = TABLE.get((service, self._method))
+        # Whatever a caller writes into a path is no name of ours.
+        self._name = path if self._access is not None else "unknown"
+
+    def handler(self) -> Handler:
+        """Return the handler that gRPC is given."""
+        handler = self._handler
+        if handler is None or handler.request_streaming:
+            # Streaming both ways answers every kind of client, also for a method that does not exist.
+            serializer = handler.response_serializer if handler else None
+            return grpc.stream_stream_rpc_method_handler(self._both_ways, response_serializer=serializer)
+        if handler.response_streaming:
+            return grpc.unary_stream_rpc_method_handler(
+                self._streaming, response_serializer=handler.response_serializer
+            )
+        return grpc.unary_unary_rpc_method_handler(
+            self._unary, response_serializer=handler.response_serializer
+        )
+
+    async def _unary(self, raw: bytes, context: Context) -> Any:
+        began = time.monotonic()
+        async with self._answering(context):
+            admitted, _ = await self._admit(context)
+            behaviour: Any = admitted.unary_unary
+            answer = await behaviour(_decode(admitted, raw), context)
+        self._guard.observer.answered(self._name, time.monotonic() - began)
+        return answer
+
+    async def _streaming(self, raw: bytes, context: Context) -> None:
+        async with self._answering(context):
+            admitted, principal = await self._admit(context)
+            behaviour: Any = admitted.unary_stream
+            await self._send(principal, behaviour(_decode(admitted, raw), context), context)
+
+    async def _both_ways(self, requests: AsyncIterator[bytes], context: Context) -> None:
+        async with self._answering(context, requests):
+            admitted, principal = await self._admit(context)
+            behaviour: Any = admitted.stream_stream
+            await self._send(principal, behaviour(_decoded(admitted, requests), context), context)
+
+    async def _admit(self, context: Context) -> tuple[Handler, Principal | None]:
+        access, principal = self._access, None
+        if not isinstance(access, Open):
+            known = await self._guard.identity.authenticate(_bearer(self._metadata))
+            principal = _from(context, known)
+            _caller.set(principal)
+            if isinstance(access, AnyOf) and not principal.roles & access.roles:
+                wanted = ", ".join(sorted(access.roles))
+                raise NotAuthorized(f"`{self._method}` needs one of the roles: {wanted}", roles=wanted)
+        if self._handler is None or access is None:
+            raise MethodUnknown("the gateway does not serve this method", method=self._path)
+        return self._handler, principal
+
+    async def _send(self, principal: Principal | None, responses: Any, context: Context) -> None:
+        if principal is None:
+            await _send(responses, context)
+            return
+        async with self._guard.sessions.during(principal):
+            await _send(responses, context)
+
+    @asynccontextmanager
+    async def _answering(
+        self, context: Context, requests: AsyncIterator[bytes] | None = None
+    ) -> AsyncGenerator[None, None]:
+        """Refuse in one shape whatever is raised inside, and count how the call ended."""
+        code = "OK"
+        try:
+            yield
+        except grpc.aio.AbortError:
+            code = _CODES.get(context.code(), "UNKNOWN")  # the health servicer's own answer
+            raise
+        except asyncio.CancelledError:
+            code = grpc.StatusCode.CANCELLED.name  # the client went away
+            raise
+        except Exception as error:  # noqa: BLE001 - the last line of defence of every RPC
+            known = self._guard.known(error, self._path)
+            code = code_of(known).name
+            if requests is not None:
+                await _take_one(requests)
+            status = status_of(known, self._domain)
+            details = ((DETAILS_KEY, status.SerializeToString()),)
+            await context.abort(code_of(known), status.message, trailing_metadata=details)
+        finally:
+            self._guard.observer.called(self._name, code)
+
+
+def _from(context: Context, principal: Principal) -> Principal:
+    """Add to a principal how and from where this call of it comes."""
+    method = f"{principal.method}+certificate" if certified(context) else principal.method
+    return replace(principal, method=method, origin=origin(context))
 
 
 async def _send(responses: Any, context: Context) -> None:

@@ -14,15 +14,17 @@ from tyrum.approval.v1 import approval_pb2_grpc
 from tyrum.audit.v1 import audit_pb2_grpc
 from tyrum.catalog.v1 import catalog_pb2_grpc
 from tyrum.chat.v1 import chat_pb2_grpc
+from tyrum.identity.v1 import identity_pb2_grpc
 from tyrum.policy.v1 import policy_pb2_grpc
 from tyrum.run.v1 import run_pb2_grpc
 from tyrum_gateway.domain.errors import StateUnusable
 from tyrum_gateway.rpc.approvals import ApprovalServicer
 from tyrum_gateway.rpc.audit import AuditServicer
-from tyrum_gateway.rpc.authorization import APPROVAL, AUDIT, CATALOG, CHAT, POLICY, RUNS
+from tyrum_gateway.rpc.authorization import APPROVAL, AUDIT, CATALOG, CHAT, IDENTITY, POLICY, RUNS
 from tyrum_gateway.rpc.catalog import CatalogServicer
 from tyrum_gateway.rpc.chat import ChatServicer
 from tyrum_gateway.rpc.guard import Guard
+from tyrum_gateway.rpc.identity import IdentityServicer
 from tyrum_gateway.rpc.policy import PolicyServicer
 from tyrum_gateway.rpc.runs import RunServicer
 
@@ -37,7 +39,7 @@ _OPTIONS = (
 _SOCKET_UMASK = 0o177
 """A socket is its owner's alone, wherever it lies and whatever the gateway was started with."""
 
-_OWN_SERVICES = (CHAT, APPROVAL, CATALOG, POLICY, AUDIT, RUNS)
+_OWN_SERVICES = (CHAT, APPROVAL, CATALOG, POLICY, AUDIT, RUNS, IDENTITY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class Services:
     policy: PolicyServicer
     audit: AuditServicer
     runs: RunServicer
+    identity: IdentityServicer
 
 
 class GatewayServer:
@@ -71,6 +74,7 @@ class GatewayServer:
         policy_pb2_grpc.add_PolicyServiceServicer_to_server(services.policy, self._server)
         audit_pb2_grpc.add_AuditServiceServicer_to_server(services.audit, self._server)
         run_pb2_grpc.add_RunServiceServicer_to_server(services.runs, self._server)
+        identity_pb2_grpc.add_IdentityServiceServicer_to_server(services.identity, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = (*_OWN_SERVICES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
         reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), self._server)

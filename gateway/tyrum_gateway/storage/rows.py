@@ -23,10 +23,11 @@ from tyrum_gateway.domain.ids import (
     OverrideId,
     PrincipalId,
     ProcessId,
+    TokenId,
     TurnId,
 )
 from tyrum_gateway.domain.ports import BoundOperation, TurnView
-from tyrum_gateway.domain.principal import Principal, Role
+from tyrum_gateway.domain.principal import Account, Principal, Role, Token
 from tyrum_gateway.domain.process import StreamEvidence
 from tyrum_gateway.domain.states import CallState, TurnState
 from tyrum_gateway.domain.transcript import Event
@@ -266,9 +267,62 @@ def principal(row: sqlite3.Row) -> Principal:
     return Principal(
         principal_id=PrincipalId(row["principal_id"]),
         name=row["name"],
-        roles=frozenset(_member(Role, role) for role in json.loads(row["roles"])),
+        roles=_roles(row),
         method="token",
+        token_id=TokenId(row["token_id"]),
+        expires_at=_moment(row["expires_at"]),
     )
+
+
+def account_values(account: Account) -> Values:
+    """Return the row of a principal."""
+    return {
+        "principal_id": account.principal_id,
+        "name": account.name,
+        "roles": canonical_json(sorted(account.roles)),
+        "created_at": to_microseconds(account.created_at),
+        "disabled_at": None if account.disabled_at is None else to_microseconds(account.disabled_at),
+    }
+
+
+def account(row: sqlite3.Row) -> Account:
+    """Read a principal."""
+    return Account(
+        principal_id=PrincipalId(row["principal_id"]),
+        name=row["name"],
+        roles=_roles(row),
+        created_at=from_microseconds(row["created_at"]),
+        disabled_at=_moment(row["disabled_at"]),
+    )
+
+
+def token_values(token: Token, digest: str) -> Values:
+    """Return the row of a token, which is found by its digest."""
+    return {
+        "token_sha256": digest,
+        "principal_id": token.principal_id,
+        "created_at": to_microseconds(token.created_at),
+        "expires_at": None if token.expires_at is None else to_microseconds(token.expires_at),
+        "revoked_at": None if token.revoked_at is None else to_microseconds(token.revoked_at),
+        "token_id": token.token_id,
+        "label": token.label,
+    }
+
+
+def token(row: sqlite3.Row) -> Token:
+    """Read a token, without its digest."""
+    return Token(
+        token_id=TokenId(row["token_id"]),
+        principal_id=PrincipalId(row["principal_id"]),
+        label=row["label"],
+        created_at=from_microseconds(row["created_at"]),
+        expires_at=_moment(row["expires_at"]),
+        revoked_at=_moment(row["revoked_at"]),
+    )
+
+
+def _roles(row: sqlite3.Row) -> frozenset[Role]:
+    return frozenset(_member(Role, role) for role in json.loads(row["roles"]))
 
 
 def _stream_values(name: str, stream: StreamEvidence | None) -> Values:

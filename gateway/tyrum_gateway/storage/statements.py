@@ -100,29 +100,6 @@ SAVE_CHECKPOINT = compiled(
     )
 )
 
-_token = insert(tokens).values({column.name: bindparam(column.name) for column in tokens.columns})
-SAVE_TOKEN = compiled(
-    _token.on_conflict_do_update(
-        index_elements=[tokens.c.token_sha256],
-        set_={"revoked_at": None, "expires_at": None},
-        where=tokens.c.principal_id == _token.excluded.principal_id,
-    )
-)
-TOKEN_IN_FORCE = compiled(
-    select(tokens.c.token_sha256).where(
-        tokens.c.token_sha256 == bindparam("token"), tokens.c.revoked_at.is_(None)
-    )
-)
-REVOKE_OTHER_TOKENS = compiled(
-    tokens.update()
-    .where(
-        tokens.c.principal_id == bindparam("owner"),
-        tokens.c.token_sha256 != bindparam("kept"),
-        tokens.c.revoked_at.is_(None),
-    )
-    .values(revoked_at=bindparam("at"))
-)
-
 OPEN_TURN = compiled(
     conversations.update()
     .where(conversations.c.conversation_id == bindparam("conversation"))
@@ -354,11 +331,12 @@ BINDINGS_BEFORE = compiled(
 )
 
 PRINCIPAL_BY_TOKEN = compiled(
-    select(principals)
+    select(principals, tokens.c.token_id, tokens.c.expires_at)
     .join(tokens, tokens.c.principal_id == principals.c.principal_id)
     .where(
         tokens.c.token_sha256 == bindparam("token"),
         tokens.c.revoked_at.is_(None),
         tokens.c.expires_at.is_(None) | (tokens.c.expires_at > bindparam("now")),
+        principals.c.disabled_at.is_(None),
     )
 )

@@ -23,10 +23,11 @@ from tyrum_gateway.domain.principal import Principal
 from tyrum_gateway.domain.run import RunLog
 from tyrum_gateway.domain.transcript import Event
 from tyrum_gateway.domain.turn import Turn
-from tyrum_gateway.storage import rows, statements, writes
+from tyrum_gateway.storage import principal_writes, rows, statements, writes
 from tyrum_gateway.storage.audit_log import SqliteAuditLog
 from tyrum_gateway.storage.connection import open_writer
 from tyrum_gateway.storage.overrides import SqliteOverrides
+from tyrum_gateway.storage.principals import SqlitePrincipals
 from tyrum_gateway.storage.reads import Reads
 from tyrum_gateway.storage.run_log import SqliteRunLog
 from tyrum_gateway.storage.schema import prepare
@@ -87,6 +88,11 @@ class SqliteStore(Store):
         return SqliteOverrides(self._writer, self._reads)
 
     @property
+    def principals(self) -> SqlitePrincipals:
+        """Principals and tokens, for those who manage them."""
+        return SqlitePrincipals(self._writer, self._reads)
+
+    @property
     def statistics(self) -> Statistics:
         """What this store has done since it was opened."""
         return Statistics(
@@ -114,7 +120,7 @@ class SqliteStore(Store):
         """See `Store.ensure_principal`."""
         return await self._writer.run(
             functools.partial(
-                writes.ensure_principal,
+                principal_writes.ensure,
                 principal_id=principal_id,
                 name=name,
                 roles=roles,

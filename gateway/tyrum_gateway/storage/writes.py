@@ -11,10 +11,9 @@ from typing import Any, Final
 
 from tyrum_gateway.domain.approval import Approval
 from tyrum_gateway.domain.audit import GENESIS
-from tyrum_gateway.domain.canonical import canonical_json, digest
+from tyrum_gateway.domain.canonical import digest
 from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Commit, Evidence
 from tyrum_gateway.domain.errors import KernelBug, NotFound, QuotaExceeded, RequestIdReused, VersionConflict
-from tyrum_gateway.domain.ids import PrincipalId, TokenId
 from tyrum_gateway.domain.transcript import Event, Payload, ToolCallFinished, UserMessage
 from tyrum_gateway.domain.turn import Turn
 from tyrum_gateway.storage import override_rows, rows, statements
@@ -154,66 +153,6 @@ def commit(connection: sqlite3.Connection, change: Commit) -> tuple[Turn, tuple[
         )
     append_audit(connection, change.audit, change.at)
     return replace(turn, version=turn.version + 1), events
-
-
-def ensure_principal(
-    connection: sqlite3.Connection,
-    *,
-    principal_id: PrincipalId,
-    name: str,
-    roles: Sequence[str],
-    token_sha256: str,
-    now: datetime,
-) -> PrincipalId:
-    """Create the named principal unless it exists, and leave it with this token only.
-
-    Raises:
-        KernelBug: The token is another principal's.
-    """
-    at = to_microseconds(now)
-    found = _run(connection, statements.PRINCIPAL_BY_NAME, {"wanted": name}).fetchone()
-    owner = principal_id if found is None else PrincipalId(found["principal_id"])
-    known = _run(connection, statements.TOKEN_IN_FORCE, {"token": token_sha256}).fetchone() is not None
-    facts: list[AuditEntry] = []
-    if found is None:
-        facts.append(
-            AuditEntry("principal.created", KERNEL, owner, {"name": name, "roles": sorted(set(roles))})
-        )
-        _run(
-            connection,
-            statements.INSERT_PRINCIPAL,
-            {
-                "principal_id": owner,
-                "name": name,
-                "roles": canonical_json(sorted(set(roles))),
-                "created_at": at,
-                "disabled_at": None,
-            },
-        )
-    revoked = _run(
-        connection, statements.REVOKE_OTHER_TOKENS, {"owner": owner, "kept": token_sha256, "at": at}
-    )
-    token_id = f"{TokenId.prefix}_0{token_sha256[:25]}"
-    saved = _run(
-        connection,
-        statements.SAVE_TOKEN,
-        {
-            "token_sha256": token_sha256,
-            "principal_id": owner,
-            "created_at": at,
-            "expires_at": None,
-            "revoked_at": None,
-            "token_id": token_id,
-            "label": "",
-        },
-    )
-    if saved.rowcount != 1:
-        raise KernelBug(f"the token given to `{name}` is another principal's", principal=owner)
-    if not known or revoked.rowcount:
-        kind = "token.created" if found is None else "token.replaced"
-        facts.append(AuditEntry(kind, KERNEL, owner, {"token": token_id, "revoked": revoked.rowcount}))
-    append_audit(connection, facts, now)
-    return owner
 
 
 def record(connection: sqlite3.Connection, entries: Sequence[AuditEntry], at: datetime) -> None:

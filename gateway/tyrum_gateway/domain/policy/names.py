@@ -76,11 +76,10 @@ def starts_others(program: str) -> bool:
     Args:
         program: Resolved path or plain name; a version or variant (`python3.11`, `vim.tiny`) is seen through.
     """
-    full = PurePosixPath(program).name.lower()
-    name = _TRIPLET.sub("", full)
+    name = _TRIPLET.sub("", PurePosixPath(program).name.lower())
     stem = name.partition(".")[0]
     candidates = {name, stem, _VERSION.sub("", name), _VERSION.sub("", stem)}
-    return full.startswith(("ld-linux", "ld-musl", "ld.so")) or not candidates.isdisjoint(_STARTS_OTHERS)
+    return name.startswith(("ld-linux", "ld-musl", "ld.so")) or not candidates.isdisjoint(_STARTS_OTHERS)
 
 
 def injects(name: str) -> bool:

@@ -79,6 +79,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The configuration does not match the provider's schema; metadata `violations` lists path and rule."""
     ERROR_REASON_OVERRIDE_NOT_DERIVABLE: _ErrorReason.ValueType  # 31
     """No standing permission can be made from the approved call; the message says why."""
+    ERROR_REASON_LAST_ADMIN: _ErrorReason.ValueType  # 36
+    """Nobody would be left who may manage principals."""
+    ERROR_REASON_PRINCIPAL_DISABLED: _ErrorReason.ValueType  # 37
+    """The principal is disabled, which is final."""
     ERROR_REASON_VERSION_CONFLICT: _ErrorReason.ValueType  # 40
     """-- Someone else was faster: read again, then decide. ABORTED.
 
@@ -182,6 +186,10 @@ ERROR_REASON_CONFIG_INVALID: ErrorReason.ValueType  # 30
 """The configuration does not match the provider's schema; metadata `violations` lists path and rule."""
 ERROR_REASON_OVERRIDE_NOT_DERIVABLE: ErrorReason.ValueType  # 31
 """No standing permission can be made from the approved call; the message says why."""
+ERROR_REASON_LAST_ADMIN: ErrorReason.ValueType  # 36
+"""Nobody would be left who may manage principals."""
+ERROR_REASON_PRINCIPAL_DISABLED: ErrorReason.ValueType  # 37
+"""The principal is disabled, which is final."""
 ERROR_REASON_VERSION_CONFLICT: ErrorReason.ValueType  # 40
 """-- Someone else was faster: read again, then decide. ABORTED.
 

@@ -1,0 +1,76 @@
+"""Streams that run on somebody's behalf, and how they end when that somebody may no longer have them.
+
+Invariant: a stream never outlives the token it was opened with, and ends at once when the token is revoked,
+its principal disabled, or a role taken from it.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from tyrum_gateway.domain.errors import NotAuthenticated, TyrumError
+from tyrum_gateway.domain.ids import PrincipalId, TokenId
+from tyrum_gateway.domain.ports import Clock
+from tyrum_gateway.domain.principal import Principal
+
+_EXPIRED = "the bearer token is not valid any more"
+
+
+class _Session:
+    """One stream: the scope that ends it, and why it was ended."""
+
+    def __init__(self, principal: Principal, scope: asyncio.Timeout) -> None:
+        self.token_id = principal.token_id
+        self.cause: TyrumError = NotAuthenticated(_EXPIRED)
+        self._scope = scope
+
+    def end(self, cause: TyrumError) -> None:
+        self.cause = cause
+        if not self._scope.expired():
+            self._scope.reschedule(asyncio.get_running_loop().time())
+
+
+class Sessions:
+    """All streams by principal."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._open: dict[PrincipalId, set[_Session]] = {}
+
+    def __len__(self) -> int:
+        """Count the streams."""
+        return sum(map(len, self._open.values()))
+
+    @asynccontextmanager
+    async def during(self, principal: Principal) -> AsyncGenerator[None, None]:
+        """Run a stream on a principal's behalf, for as long as it may.
+
+        Raises:
+            NotAuthenticated: The token has expired or was revoked, or the principal is disabled.
+            NotAuthorized: The principal has lost a role.
+        """
+        seconds: float | None = None
+        if principal.expires_at is not None:
+            seconds = max((principal.expires_at - self._clock.now()).total_seconds(), 0)
+        session: _Session | None = None
+        mine = self._open.setdefault(principal.principal_id, set())
+        try:
+            async with asyncio.timeout(seconds) as scope:
+                session = _Session(principal, scope)
+                mine.add(session)
+                yield
+        except TimeoutError:
+            if session is None or not scope.expired():
+                raise
+            raise session.cause from None
+        finally:
+            if session is not None:
+                mine.discard(session)
+            if not mine and self._open.get(principal.principal_id) is mine:
+                del self._open[principal.principal_id]
+
+    def end(self, principal_id: PrincipalId, cause: TyrumError, token_id: TokenId | None = None) -> None:
+        """End the streams of a principal, or only those that were opened with one token."""
+        for session in self._open.get(principal_id, ()):
+            if token_id is None or session.token_id == token_id:
+                session.end(cause)

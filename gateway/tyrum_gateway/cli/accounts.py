@@ -1,0 +1,239 @@
+"""Principals and tokens over gRPC. Invariant: a secret is shown once, to whoever asked for it."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from tyrum.identity.v1.identity_pb2 import (
+    CreatePrincipalRequest,
+    DisablePrincipalRequest,
+    IssueTokenRequest,
+    ListPrincipalsRequest,
+    ListTokensRequest,
+    Principal,
+    RevokeTokenRequest,
+    Role,
+    SetRolesRequest,
+    Token,
+    WhoAmIRequest,
+)
+from tyrum_gateway.cli.connection import DEADLINE, Target, connect, find, flags
+from tyrum_gateway.cli.failure import Failure
+from tyrum_gateway.cli.output import (
+    Format,
+    as_json,
+    emit,
+    emit_all,
+    enum_word,
+    fields,
+    moment,
+    note,
+    say,
+    table,
+)
+
+__all__ = [
+    "Order", "create", "disable", "find", "issue", "list_principals", "list_tokens", "revoke", "set_roles",
+    "whoami",
+]  # fmt: skip
+
+_PAGE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A token that is wanted."""
+
+    principal: str
+    label: str
+    life: timedelta
+    save: Path | None
+    """New file for the secret; None prints it."""
+
+
+async def whoami(target: Target, output: Format) -> None:
+    """Print whom the gateway takes the caller for."""
+    async with connect(target) as gateway:
+        me = await gateway.identity.WhoAmI(WhoAmIRequest(), metadata=gateway.metadata, timeout=DEADLINE)
+    if output is not Format.TEXT:
+        emit(as_json(me), output)
+        return
+    expires = moment(me.token.expires_at) or "never (the operator's token file)"
+    fields(
+        [
+            ("principal", me.principal.name),
+            ("id", me.principal.principal_id),
+            ("roles", _roles(me.principal) or "none"),
+            ("token", f"{me.token.token_id} {me.token.label}".strip()),
+            ("expires", expires),
+            ("authenticated by", me.method),
+            ("from", me.origin),
+        ]
+    )
+
+
+async def list_principals(target: Target, output: Format, *, every: bool) -> None:
+    """Print principals, oldest first."""
+    found: list[Principal] = []
+    async with connect(target) as gateway:
+        page_token = ""
+        while True:
+            request = ListPrincipalsRequest(include_disabled=every, page_size=_PAGE, page_token=page_token)
+            page = await gateway.identity.ListPrincipals(request, metadata=gateway.metadata, timeout=DEADLINE)
+            found += page.principals
+            page_token = page.next_page_token
+            if not page_token:
+                break
+    _principals(found, output)
+
+
+async def create(target: Target, name: str, roles: Sequence[str], output: Format) -> None:
+    """Add a principal and print it."""
+    request = CreatePrincipalRequest(name=name, roles=_numbers(roles))
+    async with connect(target) as gateway:
+        answer = await gateway.identity.CreatePrincipal(request, metadata=gateway.metadata, timeout=DEADLINE)
+    _principal(answer.principal, output)
+    if output is Format.TEXT:
+        note(f"give it a token: tyrum principals tokens issue {name} --label TEXT{flags(target)}")
+
+
+async def set_roles(target: Target, name: str, roles: Sequence[str], output: Format) -> None:
+    """Replace the roles of a principal and print it."""
+    request = SetRolesRequest(principal=name, roles=_numbers(roles))
+    async with connect(target) as gateway:
+        answer = await gateway.identity.SetRoles(request, metadata=gateway.metadata, timeout=DEADLINE)
+    _principal(answer.principal, output)
+
+
+async def disable(target: Target, name: str, output: Format) -> None:
+    """End a principal and print it."""
+    async with connect(target) as gateway:
+        answer = await gateway.identity.DisablePrincipal(
+            DisablePrincipalRequest(principal=name), metadata=gateway.metadata, timeout=DEADLINE
+        )
+    _principal(answer.principal, output)
+
+
+async def issue(target: Target, order: Order, output: Format) -> None:
+    """Make a token; print its secret or write it into a new file.
+
+    Raises:
+        Failure: The file exists already or cannot be made; then no token is made.
+    """
+    request = IssueTokenRequest(
+        principal=order.principal,
+        label=order.label,
+        expires_in_seconds=round(order.life.total_seconds()),
+    )
+    saved = None if order.save is None else _new_file(order.save)
+    try:
+        async with connect(target) as gateway:
+            answer = await gateway.identity.IssueToken(request, metadata=gateway.metadata, timeout=DEADLINE)
+    except BaseException:
+        if saved is not None and order.save is not None:
+            os.close(saved)
+            order.save.unlink(missing_ok=True)
+        raise
+    if saved is not None:
+        with os.fdopen(saved, "w", encoding="ascii") as file:
+            file.write(answer.secret + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        answer.secret = ""
+    if output is not Format.TEXT:
+        emit(as_json(answer), output)
+        return
+    until = f"{answer.token.token_id} of `{order.principal}` works until {moment(answer.token.expires_at)}"
+    if saved is None:
+        say(answer.secret)
+        note(f"{until}; it is not shown again")
+    else:
+        note(f"{until}; it is in `{order.save}`")
+
+
+async def list_tokens(target: Target, name: str, output: Format, *, every: bool) -> None:
+    """Print tokens by id."""
+    found: list[Token] = []
+    async with connect(target) as gateway:
+        page_token = ""
+        while True:
+            request = ListTokensRequest(
+                principal=name, include_unusable=every, page_size=_PAGE, page_token=page_token
+            )
+            page = await gateway.identity.ListTokens(request, metadata=gateway.metadata, timeout=DEADLINE)
+            found += page.tokens
+            page_token = page.next_page_token
+            if not page_token:
+                break
+    _tokens(found, output)
+
+
+async def revoke(target: Target, token_id: str, output: Format) -> None:
+    """End a token and print it."""
+    async with connect(target) as gateway:
+        answer = await gateway.identity.RevokeToken(
+            RevokeTokenRequest(token_id=token_id), metadata=gateway.metadata, timeout=DEADLINE
+        )
+    if output is Format.TEXT:
+        _tokens([answer.token], output)
+    else:
+        emit(as_json(answer.token), output)
+
+
+def _new_file(path: Path) -> int:
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Failure(f"cannot make `{path}`: {error.strerror}") from error
+
+
+def _numbers(roles: Iterable[str]) -> "list[Role.ValueType]":
+    return [Role.Value(f"ROLE_{role.upper()}") for role in roles]
+
+
+def _roles(principal: Principal) -> str:
+    return ", ".join(enum_word(Role.Name(role), "ROLE_") for role in principal.roles)
+
+
+def _principal(principal: Principal, output: Format) -> None:
+    if output is Format.TEXT:
+        _principals([principal], output)
+    else:
+        emit(as_json(principal), output)
+
+
+def _principals(found: Sequence[Principal], output: Format) -> None:
+    if output is not Format.TEXT:
+        emit_all(found, output)
+        return
+    rows = [
+        (
+            item.name,
+            _roles(item) or "none",
+            moment(item.created_at),
+            f"disabled {moment(item.disabled_at)}" if item.HasField("disabled_at") else "active",
+            item.principal_id,
+        )
+        for item in found
+    ]
+    table(("NAME", "ROLES", "CREATED", "STATE", "ID"), rows)
+
+
+def _tokens(found: Sequence[Token], output: Format) -> None:
+    if output is not Format.TEXT:
+        emit_all(found, output)
+        return
+    rows = [
+        (
+            item.token_id,
+            item.label or "operator's token file",
+            item.principal_id,
+            moment(item.created_at),
+            moment(item.expires_at) or "never",
+            moment(item.revoked_at) or "no",
+        )
+        for item in found
+    ]
+    table(("ID", "FOR", "PRINCIPAL", "CREATED", "EXPIRES", "REVOKED"), rows)

@@ -1,0 +1,79 @@
+"""Streams end with the right to have them."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from tests.storage.builders import new
+from tyrum_gateway.app.sessions import Sessions
+from tyrum_gateway.bootstrap.system import SystemClock
+from tyrum_gateway.domain.errors import NotAuthenticated, NotAuthorized
+from tyrum_gateway.domain.ids import PrincipalId, TokenId
+from tyrum_gateway.domain.principal import Principal
+
+DEADLINE = 20.0
+
+
+def somebody() -> Principal:
+    """A principal with a token."""
+    return Principal(new(PrincipalId), "anna", frozenset(), "token", token_id=new(TokenId))
+
+
+async def lasting(sessions: Sessions, principal: Principal, begun: asyncio.Event) -> None:
+    """A stream that never ends by itself."""
+    async with sessions.during(principal):
+        begun.set()
+        await asyncio.Event().wait()
+
+
+async def begin(sessions: Sessions, principal: Principal) -> asyncio.Task[None]:
+    """Start a stream that never ends by itself."""
+    begun = asyncio.Event()
+    task = asyncio.create_task(lasting(sessions, principal, begun))
+    async with asyncio.timeout(DEADLINE):
+        await begun.wait()
+    return task
+
+
+async def test_a_revoked_token_ends_its_streams_and_no_others() -> None:
+    """Revoking one token ends what was opened with it; disabling the principal ends the rest."""
+    sessions, anna, bert = Sessions(SystemClock()), somebody(), somebody()
+    other = replace(anna, token_id=new(TokenId))
+    first, second, third = [await begin(sessions, one) for one in (anna, other, bert)]
+    sessions.end(anna.principal_id, NotAuthenticated("revoked"), anna.token_id)
+    async with asyncio.timeout(DEADLINE):
+        with pytest.raises(NotAuthenticated, match="revoked"):
+            await first
+    assert len(sessions) == 2
+    sessions.end(anna.principal_id, NotAuthorized("roles"))
+    sessions.end(anna.principal_id, NotAuthorized("roles"))  # again, while it ends
+    async with asyncio.timeout(DEADLINE):
+        with pytest.raises(NotAuthorized, match="roles"):
+            await second
+    assert not third.done()
+    third.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await third
+    assert len(sessions) == 0
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 0.05])
+async def test_a_stream_does_not_outlive_its_token(seconds: float) -> None:
+    """When the token expires, so does the stream; one that begins later does not live at all."""
+    clock = SystemClock()
+    principal = replace(somebody(), expires_at=clock.now() + timedelta(seconds=seconds))
+    async with asyncio.timeout(DEADLINE):
+        with pytest.raises(NotAuthenticated):
+            await lasting(Sessions(clock), principal, asyncio.Event())
+
+
+async def test_errors_of_a_stream_stay_what_they_are() -> None:
+    """A stream's own error, a timeout among them, is not taken for the end of its right."""
+    sessions = Sessions(SystemClock())
+    for error in (TimeoutError("own"), ValueError("own")):
+        with pytest.raises(type(error), match="own"):
+            async with sessions.during(somebody()):
+                raise error
+    assert len(sessions) == 0
