@@ -130,7 +130,7 @@ ENVIRONMENT = {
 async def test_the_environment_chooses_nothing(
     server: ModelServer, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Keys, addresses, headers and proxies of the environment have no effect; nothing tells of the machine."""
+    """Keys, addresses, headers and proxies of the environment do nothing; nothing tells of the machine."""
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
     server.play("go", Step(text=("ok",)))
