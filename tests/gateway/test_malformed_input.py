@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from grpc import StatusCode
 
 from tests.support import configs
@@ -88,6 +88,13 @@ class Fuzz:
     def decodable(self) -> bytes:
         """A message of the method whose fields hold nonsense."""
         message = self._rpc.blank()
+        self._fill(message)
+        # A field number that no message of this project uses.
+        unknown = b"\xfa\xff\x3f\x03abc" if self._random.random() < 0.3 else b""
+        return message.SerializeToString() + unknown
+
+    def _fill(self, message: Message) -> None:
+        """Put nonsense into at least one field; a message in a message gets some of its own."""
         fields = [field for field in message.DESCRIPTOR.fields if field.message_type is None]
         nonsense = {field.name for field in fields if self._random.random() < 0.3}
         if fields:
@@ -97,9 +104,11 @@ class Fuzz:
                 setattr(message, field.name, self._nonsense(field))
             elif field.name in self._plausible:
                 setattr(message, field.name, self._plausible[field.name])
-        # A field number that no message of this project uses.
-        unknown = b"\xfa\xff\x3f\x03abc" if self._random.random() < 0.3 else b""
-        return message.SerializeToString() + unknown
+        for field in message.DESCRIPTOR.fields:
+            if field.message_type is not None and (not fields or self._random.random() < 0.3):
+                inner: Message = getattr(message, field.name)
+                inner.SetInParent()
+                self._fill(inner)
 
     def undecodable(self) -> bytes:
         """Bytes that are no message of the method."""
@@ -220,8 +229,11 @@ async def test_every_rpc_answers_nonsense_with_registered_errors(gateway: Runnin
         own = [rpc for rpc in served if rpc.own]
         assert {rpc.service.rpartition(".")[2] for rpc in own} == {
             "ApprovalService",
+            "AuditService",
             "CatalogService",
             "ChatService",
+            "PolicyService",
+            "RunService",
         }
         for rpc in served:
             fuzz = Fuzz(rpc, plausible)

@@ -15,8 +15,10 @@ from tests.support import configs, failing_gateway
 from tests.support.client import DEADLINE, Client, connected, info_of
 from tests.support.gateway import RunningGateway, serving
 from tyrum.approval.v1 import approval_pb2
+from tyrum.audit.v1 import audit_pb2
 from tyrum.catalog.v1 import catalog_pb2
 from tyrum.chat.v1 import chat_pb2
+from tyrum.run.v1 import run_pb2
 from tyrum.identity.v1 import identity_pb2
 
 NOBODY = "0" * 26
@@ -74,6 +76,12 @@ async def test_what_does_not_exist_is_named(tmp_path: Path) -> None:
                         chat_pb2.GetTurnRequest(turn_id=f"turn_{NOBODY}"), metadata=metadata, timeout=DEADLINE
                     ),
                 ),
+                (
+                    "tyrum.run.v1",
+                    client.runs.GetRun(
+                        run_pb2.GetRunRequest(run_id=f"run_{NOBODY}"), metadata=metadata, timeout=DEADLINE
+                    ),
+                ),
                 ("tyrum.chat.v1", client.turn("hello", f"conv_{NOBODY}")),
             ):
                 error = await refused(call)
@@ -103,6 +111,18 @@ async def test_a_failure_inside_tells_an_incident_and_nothing_else(tmp_path: Pat
                     "tyrum.approval.v1",
                     client.approvals.ListApprovals(
                         approval_pb2.ListApprovalsRequest(), metadata=client.metadata, timeout=DEADLINE
+                    ),
+                ),
+                (
+                    "tyrum.audit.v1",
+                    client.audit.ListAudit(
+                        audit_pb2.ListAuditRequest(), metadata=client.metadata, timeout=DEADLINE
+                    ),
+                ),
+                (
+                    "tyrum.run.v1",
+                    client.runs.ListRuns(
+                        run_pb2.ListRunsRequest(), metadata=client.metadata, timeout=DEADLINE
                     ),
                 ),
                 (

@@ -13,9 +13,11 @@ from grpc_status import rpc_status
 from tests.support.gateway import RunningGateway
 from tyrum.approval.v1 import approval_pb2
 from tyrum.approval.v1.approval_pb2_grpc import ApprovalServiceStub
+from tyrum.audit.v1.audit_pb2_grpc import AuditServiceStub
 from tyrum.catalog.v1.catalog_pb2_grpc import CatalogServiceStub
 from tyrum.chat.v1 import chat_pb2, event_pb2
 from tyrum.chat.v1.chat_pb2_grpc import ChatServiceStub
+from tyrum.run.v1.run_pb2_grpc import RunServiceStub
 from tyrum.identity.v1.identity_pb2_grpc import IdentityServiceStub
 
 DEADLINE = 30.0
@@ -30,6 +32,8 @@ class Client:
         self.chat = ChatServiceStub(channel)
         self.approvals = ApprovalServiceStub(channel)
         self.catalog = CatalogServiceStub(channel)
+        self.audit = AuditServiceStub(channel)
+        self.runs = RunServiceStub(channel)
         self.identity = IdentityServiceStub(channel)
 
     async def send(

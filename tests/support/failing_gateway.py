@@ -11,7 +11,11 @@ from typing import Any, NoReturn
 
 from tyrum_gateway.bootstrap import Seams, serve
 from tyrum_gateway.config import load_settings
+from tyrum_gateway.domain.audit import AuditLog
+from tyrum_gateway.domain.run import RunLog
 from tyrum_gateway.storage import SqliteStore
+from tyrum_gateway.storage.audit_log import SqliteAuditLog
+from tyrum_gateway.storage.run_log import SqliteRunLog
 from tyrum_gateway.storage.principals import SqlitePrincipals
 
 CAUSE = "no such column: planted-canary"
@@ -44,6 +48,27 @@ class FailingPrincipals(SqlitePrincipals):
 
     async def accounts(self, *_: Any, **__: Any) -> NoReturn:
         """Fail."""
+        raise RuntimeError(CAUSE)
+
+
+    @property
+    def audit(self) -> AuditLog:
+        """Read it, but not in lists."""
+        return _FailingAudit(self._reads)
+
+    @property
+    def runs(self) -> RunLog:
+        """Fail in lists."""
+        return _FailingRuns(self._reads)
+
+
+class _FailingAudit(SqliteAuditLog):
+    async def rows(self, *_: Any, **__: Any) -> NoReturn:
+        raise RuntimeError(CAUSE)
+
+
+class _FailingRuns(SqliteRunLog):
+    async def entries(self, *_: Any, **__: Any) -> NoReturn:
         raise RuntimeError(CAUSE)
 
 
