@@ -18,8 +18,8 @@ from tyrum.approval.v1 import approval_pb2
 from tyrum.audit.v1 import audit_pb2
 from tyrum.catalog.v1 import catalog_pb2
 from tyrum.chat.v1 import chat_pb2
-from tyrum.run.v1 import run_pb2
 from tyrum.identity.v1 import identity_pb2
+from tyrum.run.v1 import run_pb2
 
 NOBODY = "0" * 26
 WAITING = """\

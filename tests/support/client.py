@@ -17,8 +17,8 @@ from tyrum.audit.v1.audit_pb2_grpc import AuditServiceStub
 from tyrum.catalog.v1.catalog_pb2_grpc import CatalogServiceStub
 from tyrum.chat.v1 import chat_pb2, event_pb2
 from tyrum.chat.v1.chat_pb2_grpc import ChatServiceStub
-from tyrum.run.v1.run_pb2_grpc import RunServiceStub
 from tyrum.identity.v1.identity_pb2_grpc import IdentityServiceStub
+from tyrum.run.v1.run_pb2_grpc import RunServiceStub
 
 DEADLINE = 30.0
 

@@ -15,8 +15,8 @@ from tyrum_gateway.domain.audit import AuditLog
 from tyrum_gateway.domain.run import RunLog
 from tyrum_gateway.storage import SqliteStore
 from tyrum_gateway.storage.audit_log import SqliteAuditLog
-from tyrum_gateway.storage.run_log import SqliteRunLog
 from tyrum_gateway.storage.principals import SqlitePrincipals
+from tyrum_gateway.storage.run_log import SqliteRunLog
 
 CAUSE = "no such column: planted-canary"
 """What the failure says; it belongs into the log and nowhere else."""
@@ -42,15 +42,6 @@ class FailingStore(SqliteStore):
         """Fail."""
         raise RuntimeError(CAUSE)
 
-
-class FailingPrincipals(SqlitePrincipals):
-    """Works but for its list."""
-
-    async def accounts(self, *_: Any, **__: Any) -> NoReturn:
-        """Fail."""
-        raise RuntimeError(CAUSE)
-
-
     @property
     def audit(self) -> AuditLog:
         """Read it, but not in lists."""
@@ -60,6 +51,14 @@ class FailingPrincipals(SqlitePrincipals):
     def runs(self) -> RunLog:
         """Fail in lists."""
         return _FailingRuns(self._reads)
+
+
+class FailingPrincipals(SqlitePrincipals):
+    """Works but for its list."""
+
+    async def accounts(self, *_: Any, **__: Any) -> NoReturn:
+        """Fail."""
+        raise RuntimeError(CAUSE)
 
 
 class _FailingAudit(SqliteAuditLog):
