@@ -30,7 +30,7 @@ from tyrum_gateway.domain.errors import NotFound
 from tyrum_gateway.domain.ids import ApprovalId, ConversationId, PrincipalId, TurnId
 from tyrum_gateway.domain.states import CallState, TurnState
 from tyrum_gateway.domain.turn import Turn
-from tyrum_gateway.storage import SqliteStore, statements
+from tyrum_gateway.storage import SqliteStore, audit_log, run_log, statements
 from tyrum_gateway.storage.statements import Statement
 
 
@@ -86,7 +86,8 @@ async def test_the_cost_of_a_turn_does_not_grow(store: SqliteStore) -> None:
 
 _READING = {
     name: statement
-    for name, statement in vars(statements).items()
+    for module in (statements, audit_log, run_log)
+    for name, statement in vars(module).items()
     if isinstance(statement, Statement) and statement.sql.startswith("SELECT")
 }
 _WALKS = {

@@ -6,6 +6,7 @@ conversations, a principal sees its own runs and no others.
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from tyrum_gateway.domain.errors import NotFound
 from tyrum_gateway.domain.ids import TurnId
@@ -18,6 +19,8 @@ LOOKED_AT = 1_000
 """Turns that one page looks at."""
 
 _BATCH = 200
+_SLACK = timedelta(minutes=1)
+"""How far the order of ids and that of times may differ: within a millisecond, or when the clock was set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class RunDesk:
         while looked_at < LOOKED_AT:
             entries = await self._runs.entries(last, _BATCH, chosen.conversation_id)
             for entry in entries:
-                if chosen.since is not None and entry.created_at < chosen.since:
+                if chosen.since is not None and entry.created_at < chosen.since - _SLACK:
                     return RunPage(await self._read(picked), None)
                 last, looked_at = entry.turn_id, looked_at + 1
                 if _fits(entry, chosen):
@@ -86,6 +89,8 @@ class RunDesk:
 
 
 def _fits(entry: RunEntry, chosen: RunFilter) -> bool:
-    return (chosen.principal_id is None or entry.principal_id == chosen.principal_id) and (
-        chosen.state is None or entry.state is chosen.state
+    return (
+        (chosen.principal_id is None or entry.principal_id == chosen.principal_id)
+        and (chosen.state is None or entry.state is chosen.state)
+        and (chosen.since is None or entry.created_at >= chosen.since)
     )
