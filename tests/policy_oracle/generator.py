@@ -1,11 +1,12 @@
 """Makes texts: what the policy permits in many notations, near misses of that, edits, and bash at large.
 
-The same seed makes the same texts. Invariant: a good part is meant to be allowed, so that finding no escape
-means something.
+The same seed makes the same texts, but for the path of the scratch root. Invariant: a good part is meant to
+be allowed, so that finding no escape means something.
 """
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 from tests.policy_oracle.fragments import PREFIXES, SPECIAL, SUFFIXES, TOKENS, WHOLE
 
@@ -43,13 +44,29 @@ _OPERATORS = (
 _BORDER = "'\"\\ \t\n|&;=%+-@:./,_#!$a0"
 """Characters at the border of what can be literal; edits put these in as often as the strange ones."""
 _LARGEST = 16 * 1024
+_KEPT = 400
+_LONGEST_KEPT = 200
+
+
+def every_fragment() -> Iterator[str]:
+    """Put each piece once before, after and into what is permitted."""
+    yield from WHOLE
+    for piece in PREFIXES:
+        yield f"{piece}show a"
+        yield f"check; {piece}show"
+    for piece in SUFFIXES:
+        yield f"show{piece}"
+        yield f"show a{piece}"
+        yield f"show a{piece} b && status"
 
 
 class Generator:
     """Texts of one seed, without end."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, programs: Path) -> None:
         self._random = random.Random(seed)
+        self._programs = programs
+        self._kept: list[str] = []
         self._tame = False
 
     def __iter__(self) -> Iterator[str]:
@@ -67,6 +84,15 @@ class Generator:
         while True:
             (make,) = self._random.choices(makers, weights)
             yield make()
+
+    def keep(self, text: str) -> None:
+        """Take a text back that was allowed: further edits of it find where reading it ends."""
+        if len(text) > _LONGEST_KEPT:
+            return
+        if len(self._kept) < _KEPT:
+            self._kept.append(text)
+        else:
+            self._kept[self._random.randrange(_KEPT)] = text
 
     def plain(self) -> str:
         """Write commands that are permitted, with operators that start nothing else.
@@ -106,10 +132,29 @@ class Generator:
         written = [self._quoted(word) for word in words]
         if self._random.randrange(10):
             written[0] = words[0]
+        if self._random.randrange(16) == 0:
+            written[0] = self._by_path(words[0])
         text = written[0]
         for word in written[1:]:
             text += self._random.choice(_SEPARATORS) + word
         return text
+
+    def _by_path(self, name: str) -> str:
+        directory = self._random.choice(
+            (
+                f"{self._programs}",
+                f"{self._programs}",
+                f"{self._programs}/",
+                f"{self._programs}/.",
+                f"/{self._programs}",
+                f"{self._programs}/../programs",
+                f"{self._programs}/../workspace",
+                f"{self._programs.parent}/workspace/dir",
+                f"../{self._programs.name}",
+                "dir/..",
+            )
+        )
+        return f"{directory}/{name}"
 
     def _values(self, most: int) -> list[str]:
         return [self._value() for _ in range(self._random.randrange(most + 1))]
@@ -176,7 +221,13 @@ class Generator:
 
     def _edited(self) -> str:
         """Change a few characters of a text."""
-        text = self.plain() if self._random.randrange(3) else self._random.choice(WHOLE)
+        match self._random.randrange(6):
+            case 0 | 1:
+                text = self.plain()
+            case 2 | 3 | 4 if self._kept:
+                text = self._random.choice(self._kept)
+            case _:
+                text = self._random.choice(WHOLE)
         for _ in range(self._random.choice((1, 1, 1, 2, 2, 3, 5))):
             text = self._edit(text)
         return text

@@ -5,6 +5,7 @@ directory, a file in the workspace, output that no stub wrote, a message of bash
 ran is judged a second time by a predicate that shares no code with the product.
 """
 
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -65,22 +66,22 @@ def check_run(sandbox: Sandbox, text: str, commands: Commands) -> tuple[int, lis
     ran = executed(commands, sandbox.seed)
     found: list[tuple[str, str]] = _ending(observed, ran, sandbox.seed)
     expected = [[_program(sandbox, words) for words in pipeline] for pipeline in ran]
-    actual = [(call.path, *call.arguments) for call in observed.calls]
+    actual = [(_resolved(call.path), *call.arguments) for call in observed.calls]
     if _by_pipeline(actual, expected) != [sorted(pipeline) for pipeline in expected]:
         found.append(("programs", f"allowed {expected!r}, ran {actual!r}"))
     for call in observed.calls:
-        permitted = permits(call.words[0], call.arguments, piped=bool(call.stdin))
-        if Path(call.path).parent != sandbox.programs or not permitted:
+        permitted = permits(call.name, call.arguments, piped=bool(call.stdin))
+        if Path(_resolved(call.path)).parent != sandbox.programs or not permitted:
             found.append(("not permitted", repr((call.path, *call.arguments))))
         if call.surroundings != sandbox.ordinary:
             found.append(("surroundings", call.surroundings))
-    inputs = Counter((call.words[0], call.stdin) for call in observed.calls)
+    inputs = Counter((call.name, call.stdin) for call in observed.calls)
     if inputs != Counter(pair for pipeline in ran for pair in _inputs(pipeline)):
         found.append(("standard input", repr(dict(inputs))))
-    if observed.stdout != "".join(f"out:{pipeline[-1][0]}\n" for pipeline in ran):
+    if observed.stdout != "".join(f"out:{_name(pipeline[-1])}\n" for pipeline in ran):
         found.append(("standard output", repr(observed.stdout)))
     if Counter(observed.stderr.splitlines()) != Counter(
-        f"err:{words[0]}" for pipeline in ran for words in pipeline
+        f"err:{_name(words)}" for pipeline in ran for words in pipeline
     ):
         found.append(("standard error", repr(observed.stderr)))
     return len(observed.calls), [Escape(text, kind, detail) for kind, detail in found]
@@ -107,7 +108,7 @@ def executed(commands: Commands, seed: int) -> list[Sequence[Words]]:
     """Return the pipelines that run, by the exit codes of the stubs: all operators bind equally."""
     ran = [commands.pipelines[0]]
     for operator, pipeline in zip(commands.operators, commands.pipelines[1:], strict=True):
-        failed = exit_code(ran[-1][-1][0], seed) != 0
+        failed = exit_code(_name(ran[-1][-1]), seed) != 0
         match operator:
             case ";":
                 ran.append(pipeline)
@@ -124,7 +125,7 @@ def executed(commands: Commands, seed: int) -> list[Sequence[Words]]:
 
 def _ending(observed: Observed, ran: Sequence[Sequence[Words]], seed: int) -> list[tuple[str, str]]:
     found = []
-    if observed.status != exit_code(ran[-1][-1][0], seed):
+    if observed.status != exit_code(_name(ran[-1][-1]), seed):
         found.append(("exit code", f"{observed.status} {observed.stderr!r}"))
     if observed.left:
         found.append(("processes", "some were left"))
@@ -134,8 +135,8 @@ def _ending(observed: Observed, ran: Sequence[Sequence[Words]], seed: int) -> li
 
 
 def _inputs(pipeline: Sequence[Words]) -> list[tuple[str, str]]:
-    before = ["", *(f"out:{words[0]}\n" for words in pipeline[:-1])]
-    return [(words[0], stdin) for words, stdin in zip(pipeline, before, strict=True)]
+    before = ["", *(f"out:{_name(words)}\n" for words in pipeline[:-1])]
+    return [(_name(words), stdin) for words, stdin in zip(pipeline, before, strict=True)]
 
 
 def _by_pipeline(actual: Sequence[Words], expected: Sequence[Sequence[Words]]) -> list[list[Words]]:
@@ -148,7 +149,16 @@ def _by_pipeline(actual: Sequence[Words], expected: Sequence[Sequence[Words]]) -
 
 
 def _program(sandbox: Sandbox, words: Words) -> Words:
-    return (str(sandbox.programs / words[0]), *words[1:])
+    return (_resolved(str(sandbox.programs / words[0])), *words[1:])
+
+
+def _name(words: Words) -> str:
+    return words[0].rpartition("/")[2]
+
+
+def _resolved(path: str) -> str:
+    """Write a path the shortest way; none of its parts is a link."""
+    return "/" + os.path.normpath(path).lstrip("/") if path.startswith("/") else path
 
 
 def _unrunnable(text: str) -> str:

@@ -74,9 +74,9 @@ class Call:
     """Open descriptors, environment and working directory, as text to compare."""
 
     @property
-    def words(self) -> tuple[str, ...]:
-        """Its name and arguments."""
-        return (self.path.rpartition("/")[2], *self.arguments)
+    def name(self) -> str:
+        """Its name, without the directory."""
+        return self.path.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ class Sandbox:
             ]
         )
         canary = self.run("show canary")
-        if [call.words for call in canary.calls] != [("show", "canary")]:
+        if [(call.path, call.arguments) for call in canary.calls] != [(f"{self.programs}/show", ("canary",))]:
             raise RuntimeError(f"bash does not run in the scratch root ({self.confinement}): {canary}")
         self.ordinary = canary.calls[0].surroundings
         """Surroundings of a program that was started plainly."""
