@@ -94,6 +94,7 @@ _WALKS = {
     # Lists of the newest read their index from its end, as far as the limit; unfinished turns are few.
     "NEWEST_CONVERSATIONS",
     "NEWEST_BINDINGS",
+    "NEWEST_RUNS",
     "UNFINISHED",
     # The table itself, from its end: its key is the number of the row.
     "AUDIT_HEAD",

@@ -17,11 +17,11 @@ _before = (
 )
 _about = audit.c.subject == bindparam("about")
 
-HASH = compiled(select(audit.c.hash).where(audit.c.sequence == bindparam("number")))
-AFTER = compiled(_after)
-AFTER_OF = compiled(_after.where(_about))
-BEFORE = compiled(_before)
-BEFORE_OF = compiled(_before.where(_about))
+AUDIT_HASH = compiled(select(audit.c.hash).where(audit.c.sequence == bindparam("number")))
+AUDIT_AFTER = compiled(_after)
+AUDIT_AFTER_OF = compiled(_after.where(_about))
+AUDIT_BEFORE = compiled(_before)
+AUDIT_BEFORE_OF = compiled(_before.where(_about))
 
 
 class SqliteAuditLog(AuditLog):
@@ -37,17 +37,17 @@ class SqliteAuditLog(AuditLog):
 
     async def hash_of(self, sequence: int) -> str | None:
         """See `AuditLog.hash_of`."""
-        (found,) = await self._reads.fetch((HASH, {"number": sequence}))
+        (found,) = await self._reads.fetch((AUDIT_HASH, {"number": sequence}))
         return found[0]["hash"] if found else None
 
     async def rows(self, after: int, limit: int, *, subject: str = "") -> Sequence[AuditRow]:
         """See `AuditLog.rows`."""
-        statement = AFTER_OF if subject else AFTER
+        statement = AUDIT_AFTER_OF if subject else AUDIT_AFTER
         (found,) = await self._reads.fetch((statement, {"after": after, "size": limit, "about": subject}))
         return [AuditRow(*row) for row in found]
 
     async def rows_before(self, before: int, limit: int, *, subject: str = "") -> Sequence[AuditRow]:
         """See `AuditLog.rows_before`."""
-        statement = BEFORE_OF if subject else BEFORE
+        statement = AUDIT_BEFORE_OF if subject else AUDIT_BEFORE
         (found,) = await self._reads.fetch((statement, {"before": before, "size": limit, "about": subject}))
         return [AuditRow(*row) for row in found]

@@ -46,17 +46,17 @@ _of = (
 )
 _earlier = select(turns.c.number).where(turns.c.turn_id == bindparam("before")).scalar_subquery()
 
-NEWEST = compiled(_newest)
-BEFORE = compiled(_newest.where(turns.c.turn_id < bindparam("before")))
-NEWEST_OF = compiled(_of)
-BEFORE_OF = compiled(_of.where(turns.c.number < _earlier))
+NEWEST_RUNS = compiled(_newest)
+RUNS_BEFORE = compiled(_newest.where(turns.c.turn_id < bindparam("before")))
+NEWEST_RUNS_OF = compiled(_of)
+RUNS_OF_BEFORE = compiled(_of.where(turns.c.number < _earlier))
 
-TURN = compiled(
+RUN_TURN = compiled(
     select(turns, principals.c.name.label("principal"))
     .select_from(turns.outerjoin(principals, principals.c.principal_id == turns.c.principal_id))
     .where(turns.c.turn_id == bindparam("turn"))
 )
-CALLS = compiled(
+RUN_CALLS = compiled(
     select(
         calls,
         bindings.c.provider,
@@ -78,7 +78,7 @@ _own = select(turns.c.conversation_id).where(turns.c.turn_id == bindparam("turn"
 _number = select(turns.c.number).where(turns.c.turn_id == bindparam("turn")).scalar_subquery()
 _of_turn = (events.c.conversation_id == _own) & (events.c.turn_number == _number)
 # Asked through the events, because a call that was asked about again knows its last question only.
-APPROVALS = compiled(
+RUN_APPROVALS = compiled(
     select(approvals)
     .select_from(
         events.join(
@@ -89,7 +89,7 @@ APPROVALS = compiled(
     .where(_of_turn, events.c.kind == literal_column("'approval_requested'"))
     .order_by(events.c.sequence)
 )
-ABANDONED = compiled(
+RUN_ABANDONED = compiled(
     select(func.count().label("abandoned"))
     .select_from(events)
     .where(_of_turn, events.c.kind == literal_column("'attempt_abandoned'"))
@@ -107,9 +107,9 @@ class SqliteRunLog(RunLog):
     ) -> Sequence[RunEntry]:
         """See `RunLog.entries`."""
         if conversation_id is None:
-            statement = NEWEST if before is None else BEFORE
+            statement = NEWEST_RUNS if before is None else RUNS_BEFORE
         else:
-            statement = NEWEST_OF if before is None else BEFORE_OF
+            statement = NEWEST_RUNS_OF if before is None else RUNS_OF_BEFORE
         parameters = {"before": before, "size": limit, "conversation": conversation_id}
         (found,) = await self._reads.fetch((statement, parameters))
         return [
@@ -126,7 +126,7 @@ class SqliteRunLog(RunLog):
         """See `RunLog.run`."""
         parameters = {"turn": turn_id}
         found, called, asked, given_up = await self._reads.fetch(
-            (TURN, parameters), (CALLS, parameters), (APPROVALS, parameters), (ABANDONED, parameters)
+            (RUN_TURN, parameters), (RUN_CALLS, parameters), (RUN_APPROVALS, parameters), (RUN_ABANDONED, parameters)
         )
         if not found:
             raise NotFound("turn", turn_id)
