@@ -1,14 +1,15 @@
 """An approval is answered at most once, by somebody who saw what it is about."""
 
 import hashlib
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from tests.domain.samples import ALICE, BOB, EXPIRES, NOW, approval, fresh
-from tyrum_gateway.domain.approval import Approval, Outcome, Subject, answer, close
-from tyrum_gateway.domain.errors import AlreadyResolved, VersionConflict
-from tyrum_gateway.domain.ids import CallId
+from tyrum_gateway.domain.approval import Approval, Outcome, Receipt, Subject, answer, close, receipt
+from tyrum_gateway.domain.errors import AlreadyResolved, KernelBug, RequesterMayNotApprove, VersionConflict
+from tyrum_gateway.domain.ids import CallId, OverrideId
 from tyrum_gateway.domain.principal import Principal
 
 
@@ -89,3 +90,87 @@ def test_equal_subjects_have_equal_digests() -> None:
     assert Subject("{}", "a").digest != Subject('{"a":1}', "a").digest
     expected = hashlib.sha256(b"tyrum.approval.1\n{}").hexdigest()
     assert Subject("{}", "").digest == f"sha256:{expected}"
+
+
+def test_the_answer_is_recorded_with_its_origin(question: Approval) -> None:
+    """From where the human answered is part of the resolution."""
+    resolution = say(question, approve=True, principal=replace(ALICE, origin="unix uid 7")).resolution
+    assert resolution is not None
+    assert resolution.origin == "unix uid 7"
+
+
+def test_permitting_for_good_is_another_answer_than_approving_once(question: Approval) -> None:
+    """Who approved once does not get a permission by asking again; who permitted for good has approved."""
+    digest = question.subject.digest
+
+    def again(answered: Approval, override_id: OverrideId | None) -> Approval:
+        return answer(
+            answered,
+            approve=True,
+            digest=digest,
+            reason="",
+            principal=ALICE,
+            now=NOW,
+            override_id=override_id,
+        )
+
+    once = say(question, approve=True)
+    with pytest.raises(AlreadyResolved):
+        again(once, fresh(OverrideId))
+    always = again(question, fresh(OverrideId))
+    assert always.resolution is not None
+    assert always.resolution.override_id is not None
+    assert again(always, fresh(OverrideId)) is always
+    assert again(always, None) is always
+
+
+@pytest.mark.parametrize("approve", [True, False])
+@pytest.mark.parametrize("own", [True, False])
+def test_the_requester_may_be_kept_from_approving(question: Approval, approve: bool, own: bool) -> None:
+    """Where the operator wants a second person, who asked can deny, and only somebody else can approve."""
+    principal = ALICE if own else BOB
+    assert question.requested_by == ALICE.principal_id
+
+    def respond() -> Approval:
+        return answer(
+            question,
+            approve=approve,
+            digest=question.subject.digest,
+            reason="",
+            principal=principal,
+            now=NOW,
+            requester_may_approve=False,
+        )
+
+    if own and approve:
+        with pytest.raises(RequesterMayNotApprove):
+            respond()
+    else:
+        assert respond().resolution is not None
+
+
+def test_a_receipt_is_an_approval_of_this_call_with_this_subject_in_time(question: Approval) -> None:
+    """A call begins on its own approval, for what was shown, and for as long as the question was open."""
+    approved = say(question, approve=True)
+    open_for = EXPIRES - NOW
+    call, subject = question.call_id, question.subject
+    assert receipt(approved, call, subject, NOW) is Receipt.VALID
+    assert receipt(approved, call, subject, NOW + open_for - timedelta(microseconds=1)) is Receipt.VALID
+    assert receipt(approved, call, subject, NOW + open_for) is Receipt.LAPSED
+    assert receipt(approved, call, Subject('{"other":1}', ""), NOW) is Receipt.CHANGED
+
+
+@pytest.mark.parametrize("forged", ["pending", "denied", "expired", "another call"])
+def test_no_receipt_no_call(question: Approval, forged: str) -> None:
+    """A question without an approval, or the approval of another call, is a bug and never a receipt."""
+    match forged:
+        case "pending":
+            held = question
+        case "denied":
+            held = say(question, approve=False)
+        case "expired":
+            held = close(question, Outcome.EXPIRED, NOW, "late")
+        case _:
+            held = replace(say(question, approve=True), call_id=fresh(CallId))
+    with pytest.raises(KernelBug):
+        receipt(held, question.call_id, question.subject, NOW)

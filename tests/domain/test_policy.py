@@ -14,14 +14,19 @@ from tyrum_gateway.domain.policy import (
     Decision,
     Effect,
     Literal,
+    Override,
     Prefix,
+    Provenance,
     Rule,
+    StartedCommand,
     Target,
     bars,
     evaluate,
+    together,
 )
 
 RUN = Target("process.run", Effect.STATE_CHANGING, program="/usr/bin/printf", argv=("printf", "a", "b"))
+TEXT = "printf a | wc"
 ALLOW = Rule("allow", Decision.ALLOW, "ops", program="/usr/bin/printf")
 SEVERITY = [Decision.ALLOW, Decision.REQUIRE_APPROVAL, Decision.DENY]
 
@@ -41,6 +46,16 @@ rules = st.builds(
     env=st.frozensets(names),
     stdin=st.booleans(),
     secrets=st.frozensets(names),
+    agent=st.sampled_from([None, "default", "other"]),
+    provenance=st.sampled_from([None, *Provenance]),
+    in_shell=st.booleans(),
+)
+commands = st.builds(
+    StartedCommand,
+    program=st.sampled_from(["/usr/bin/printf", "/usr/bin/rm"]),
+    argv=st.lists(st.sampled_from(["printf", "a", "ab"]), min_size=1, max_size=3).map(tuple),
+    complete=st.booleans(),
+    piped=st.booleans(),
 )
 targets = st.builds(
     Target,
@@ -53,6 +68,21 @@ targets = st.builds(
     env=st.frozensets(names),
     stdin=st.booleans(),
     secrets=st.frozensets(names),
+    agent=st.sampled_from(["default", "other"]),
+    provenance=st.sampled_from(Provenance),
+)
+texts = st.builds(
+    Target,
+    tool=st.just("process.run"),
+    effect=st.sampled_from(Effect),
+    shell=st.just("text"),
+    interpreter=st.sampled_from(["/usr/bin/bash", "/usr/bin/rm"]),
+    commands=st.lists(commands, max_size=3).map(tuple),
+    opaque=st.sampled_from(["", "", "`$`"]),
+    env=st.frozensets(names, max_size=1),
+    stdin=st.booleans(),
+    agent=st.sampled_from(["default", "other"]),
+    provenance=st.sampled_from(Provenance),
 )
 
 
@@ -213,3 +243,101 @@ def test_a_program_under_another_name_is_not_what_a_rule_permits() -> None:
     assert decide(busybox, allow) is Decision.REQUIRE_APPROVAL
     assert decide(replace(busybox, argv=("busybox", "true")), allow) is Decision.ALLOW
     assert decide(busybox, allow, Rule("deny", Decision.DENY, "ops", program="/bin/busybox")) is Decision.DENY
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
+@given(st.lists(rules, max_size=6), texts)
+def test_shell_text_is_as_severe_as_its_most_severe_part(given_rules: list[Rule], text: Target) -> None:
+    """Text is allowed only when all commands are known, each is allowed by itself, and it carries nothing."""
+    decision = decide(text, *given_rules)
+    parts = [decide(part, *given_rules) for part in text.parts()]
+    whole = [rule.decision for rule in given_rules if rule.matches(text)]
+    assert Decision.ALLOW not in whole
+    if decision is Decision.ALLOW:
+        assert parts
+        assert set(parts) == {Decision.ALLOW}
+        assert not text.opaque
+        assert not text.env
+        assert not whole
+    assert (decision is Decision.DENY) == (Decision.DENY in {*parts, *whole})
+
+
+@settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
+@given(st.lists(rules, max_size=6), st.lists(rules, max_size=3), st.one_of(targets, texts))
+def test_a_permission_only_ever_answers_a_question(
+    given_rules: list[Rule], granted: list[Rule], target: Target
+) -> None:
+    """An override never changes a deny, an allow, or what is asked because of the provenance."""
+    overrides = [
+        Override(f"over-{index}", replace(rule, decision=Decision.ALLOW))
+        for index, rule in enumerate(granted)
+    ]
+    before = evaluate(bundle(*given_rules), target)
+    after = evaluate(bundle(*given_rules), target, overrides)
+    if before.decision is not Decision.REQUIRE_APPROVAL:
+        assert after == before
+    elif after != before and target.shell is None:
+        assert after.decision is Decision.ALLOW
+        assert after.rule_id.startswith("over-")
+        assert not any(
+            rule.matches(target) and rule.provenance and rule.decision is Decision.REQUIRE_APPROVAL
+            for rule in given_rules
+        )
+
+
+def test_a_permission_beats_defaults_and_questions_but_no_deny() -> None:
+    """What a human permitted runs unasked, also where a rule asks, unless it is denied or escalated."""
+    permission = Override("over_1", replace(ALLOW, rule_id="over_1", author="ann"))
+    asks = Rule("ask", Decision.REQUIRE_APPROVAL, "", program=RUN.program)
+    for given_rules in ((), (asks,)):
+        verdict = evaluate(bundle(*given_rules), RUN, [permission])
+        assert (verdict.decision, verdict.rule_id, verdict.author) == (Decision.ALLOW, "over_1", "ann")
+    untrusted = replace(RUN, provenance=Provenance.UNTRUSTED)
+    assert evaluate(bundle(asks), untrusted, [permission]).decision is Decision.ALLOW
+    escalation = replace(asks, rule_id="escalate", provenance=Provenance.UNTRUSTED)
+    assert evaluate(bundle(escalation), untrusted, [permission]).rule_id == "escalate"
+    denies = Rule("no", Decision.DENY, "", program=RUN.program)
+    assert evaluate(bundle(denies), RUN, [permission]).rule_id == "no"
+    with pytest.raises(ValueError, match="permits"):
+        Override("over_2", denies)
+
+
+def test_a_permission_reaches_into_a_list() -> None:
+    """Each command of a list may rest on a rule or on a permission, and the verdict names both."""
+    permission = Override("over_1", replace(ALLOW, rule_id="over_1", author="ann"))
+    rule = Rule("wc", Decision.ALLOW, "ops", program="/usr/bin/wc", stdin=True)
+    text = Target(
+        "process.run",
+        Effect.STATE_CHANGING,
+        shell=TEXT,
+        commands=(
+            StartedCommand("/usr/bin/printf", ("printf", "a")),
+            StartedCommand("/usr/bin/wc", ("wc",), piped=True),
+        ),
+    )
+    assert evaluate(bundle(rule), text).decision is Decision.REQUIRE_APPROVAL
+    verdict = evaluate(bundle(rule), text, [permission])
+    assert (verdict.decision, verdict.rule_id, verdict.author) == (Decision.ALLOW, "over_1,wc", "ann, ops")
+
+
+def test_the_deployments_rules_hold_beside_the_agents() -> None:
+    """Neither bundle can soften the other, and the digest is over both."""
+    deployment = Bundle("deployment", (Rule("no-rm", Decision.DENY, "", program="/usr/bin/rm"),))
+    own = Bundle("default", (ALLOW, replace(ALLOW, rule_id="rm", program="/usr/bin/rm")))
+    both = together(deployment, own)
+    assert evaluate(both, RUN).rule_id == "allow"
+    assert evaluate(both, replace(RUN, program="/usr/bin/rm", argv=("rm",))).rule_id == "no-rm"
+    assert evaluate(both, RUN).policy_digest not in {deployment.digest, own.digest}
+    assert together(None, own) is own
+    assert together(deployment, deployment) is deployment
+
+
+@pytest.mark.parametrize(
+    ("argv", "rest", "matches"),
+    [((), True, True), ((Literal("-r"),), True, True), ((Literal("-r"),), False, False), ((), False, False)],
+)
+def test_arguments_that_are_not_all_known(argv: tuple[Literal, ...], rest: bool, matches: bool) -> None:
+    """A deny on arguments applies where what is known already satisfies it, and never an allow."""
+    target = replace(RUN, argv=("printf", "-r"), complete=False)
+    assert replace(ALLOW, decision=Decision.DENY, argv=argv, rest=rest).matches(target) is matches
+    assert not replace(ALLOW, argv=argv, rest=rest).matches(target)

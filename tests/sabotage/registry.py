@@ -153,5 +153,19 @@ REGISTRY = (
         "",
         "tests/tools/test_prepare.py::test_claims_that_are_not_proved_fail_closed",
     ),
+    Sabotage(
+        "INV-19",
+        f"{GATEWAY}/domain/audit.py",
+        "[sequence, at, kind, actor, subject, details, previous]",
+        "[sequence, at, kind, actor, subject, details]",
+        "tests/domain/test_audit.py::test_a_chain_that_was_computed_anew_is_found_by_the_next_head",
+    ),
+    Sabotage(
+        "INV-20",
+        f"{GATEWAY}/app/audit_heads.py",
+        "        if found != head.hash:\n",
+        "        if found is False:\n",
+        "tests/storage/test_audit.py::test_a_start_on_an_older_database_is_refused",
+    ),
 )
 """Every registered sabotage, by invariant."""

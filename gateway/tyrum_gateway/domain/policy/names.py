@@ -76,10 +76,11 @@ def starts_others(program: str) -> bool:
     Args:
         program: Resolved path or plain name; a version or variant (`python3.11`, `vim.tiny`) is seen through.
     """
-    name = _TRIPLET.sub("", PurePosixPath(program).name.lower())
+    full = PurePosixPath(program).name.lower()
+    name = _TRIPLET.sub("", full)
     stem = name.partition(".")[0]
     candidates = {name, stem, _VERSION.sub("", name), _VERSION.sub("", stem)}
-    return name.startswith(("ld-linux", "ld-musl", "ld.so")) or not candidates.isdisjoint(_STARTS_OTHERS)
+    return full.startswith(("ld-linux", "ld-musl", "ld.so")) or not candidates.isdisjoint(_STARTS_OTHERS)
 
 
 def injects(name: str) -> bool:

@@ -1,0 +1,68 @@
+"""Programs that start others and variables that programs obey are known by name."""
+
+import pytest
+
+from tyrum_gateway.domain.policy import Decision, Effect, Rule, Target, injects, starts_others
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "bash", "/bin/sh", "/usr/bin/python3", "/usr/bin/python3.11", "python2.7", "/opt/perl5.36.0",
+        "php8.2", "lua5.4",
+        "ruby3.1", "node", "nodejs", "node18", "env", "sudo", "xargs", "find", "timeout", "nohup", "nice",
+        "git", "ssh", "awk",
+        "gawk", "mawk", "original-awk", "sed", "tar", "bsdtar", "vim", "vim.tiny", "vim.basic", "less",
+        "make", "gmake", "docker",
+        "busybox", "gcc-12", "x86_64-linux-gnu-gcc-12", "aarch64-unknown-linux-musl-ld",
+        "ld-linux-x86-64.so.2", "nc.openbsd",
+        "Rscript", "BASH", "perl5.36-x86_64-linux-gnu", "tclsh8.6", "sqlite3", "sort", "7z",
+    ],
+)  # fmt: skip
+def test_programs_that_start_others_are_known(program: str) -> None:
+    """Interpreters and wrappers are recognised under their versions and variants."""
+    assert starts_others(program)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "printf",
+        "ls",
+        "wc",
+        "head",
+        "cat",
+        "tee",
+        "grep",
+        "sha256sum",
+        "base64",
+        "cp",
+        "/opt/deploy",
+        "id",
+        "uname",
+    ],
+)
+def test_plain_programs_are_not_taken_for_wrappers(program: str) -> None:
+    """A program that runs nothing else can be allowed with any arguments."""
+    assert not starts_others(program)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        *((name, True) for name in (
+            "LD_PRELOAD", "LD_LIBRARY_PATH", "BASH_ENV", "ENV", "BASH_FUNC_x", "GIT_SSH_COMMAND",
+            "GIT_CONFIG_COUNT", "PYTHONPATH",
+            "PYTHONSTARTUP", "PERL5LIB", "PERL5OPT", "RUBYOPT", "NODE_OPTIONS", "PATH", "IFS", "SHELLOPTS",
+            "PS4", "EDITOR", "PAGER",
+            "LESSOPEN", "HOME", "XDG_CONFIG_HOME",
+        )),
+        *((name, False) for name in ("LC_ALL", "LANG", "TZ", "A", "TERM", "NO_COLOR", "TOKEN", "PATHS")),
+    ],
+)  # fmt: skip
+def test_variables_that_inject_are_known(name: str, expected: bool) -> None:
+    """Variables that make programs load or start something are recognised, and no others."""
+    assert injects(name) is expected
+    rule = Rule("r", Decision.ALLOW, "ops", env=frozenset({name}))
+    target = Target("process.run", Effect.STATE_CHANGING, program="/x", argv=("x",), env=frozenset({name}))
+    assert rule.matches(target) is not expected
