@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.config.files import MINIMAL
+from tests.config.files import MINIMAL, QUICKSTART
+from tests.support.markdown import Page
+from tests.support.repository import ROOT
 from tyrum_gateway.cli.commands import run as run_command
+from tyrum_gateway.config.document import plain, read_document
 
 RULES = """\
 rules:
@@ -215,3 +218,15 @@ def test_a_workspace_can_be_named(run: Run, rules: Path, tmp_path: Path) -> None
     assert explanation(run, rules, "./tool")["decision"] == "invalid"
     assert explanation(run, rules, '{"argv": ["head"], "cwd": "sub"}', *workspace)["decision"] == "invalid"
     assert [path.name for path in own.parent.iterdir()] == ["tool"]
+
+
+def test_the_guides_rules_judge_the_guides_cases(run: Run, tmp_path: Path) -> None:
+    """The rules that the guide shows say to its cases what the guide says."""
+    page = Page(Path("docs/guides/policy.md"), (ROOT / "docs/guides/policy.md").read_text(encoding="utf-8"))
+    rules, cases = (block.code for block in page.blocks if block.language == "yaml")
+    root = read_document((QUICKSTART.partition("\npolicy:")[0] + "\n" + rules).encode(), "f").root
+    assert root is not None
+    config, file = tmp_path / "config.yaml", tmp_path / "cases.yaml"
+    config.write_text(json.dumps(plain(root)), encoding="utf-8")
+    file.write_text(cases, encoding="utf-8")
+    assert run("test", file, "--bundle", config) == (0, f"{file}: 9 cases as expected\n", "")

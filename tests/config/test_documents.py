@@ -10,6 +10,7 @@ from hatchling.builders.wheel import WheelBuilder
 from tests.config.files import QUICKSTART
 from tests.support.markdown import pages
 from tyrum_gateway.config import check_file
+from tyrum_gateway.config.cases import CaseFile
 from tyrum_gateway.config.document import Mapping, Node, Scalar, Sequence, plain, read_document
 from tyrum_gateway.config.model import ConfigFile
 from tyrum_gateway.config.reference import keys, render
@@ -97,7 +98,7 @@ def test_examples_are_valid_as_they_are(file: Path) -> None:
 
 
 def test_yaml_in_the_documentation_has_the_right_shape(tmp_path: Path) -> None:
-    """Each YAML block of every page is accepted: as configuration over the quickstart, or as a script."""
+    """Each YAML block of a page is accepted: as configuration over the quickstart, as script or as cases."""
     blocks = [block for page in pages() for block in page.blocks if block.language in {"yaml", "yml"}]
     assert blocks
     for block in blocks:
@@ -106,6 +107,8 @@ def test_yaml_in_the_documentation_has_the_right_shape(tmp_path: Path) -> None:
             script = tmp_path / "script.yaml"
             script.write_text(block.code, encoding="utf-8")
             load_script(script)
+        elif "cases" in content:
+            CaseFile.model_validate(content)
         else:
             ConfigFile.model_validate(content_of(QUICKSTART) | content)
 
