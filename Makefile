@@ -13,10 +13,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # grpc must not install fork handlers: providers fork from single-threaded spawners only.
 export GRPC_ENABLE_FORK_SUPPORT := 0
 
-.PHONY: help install demo test check format proto bench lock
+.PHONY: help install demo test check format proto bench bench-peers lock
 
 help: ## Show the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 install: $(STAMP) ## Create .venv with the pinned dependencies and this checkout
 	@:
@@ -57,6 +57,11 @@ proto: $(STAMP) ## Regenerate the code and digests of the contracts
 
 bench: $(STAMP) ## Measure
 	@$(BIN)/python -m benchmarks
+
+bench-peers: $(STAMP) ## Measure beside LangGraph and DBOS, which get an environment of their own
+	@test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	@.venv-peers/bin/python -m pip --disable-pip-version-check --quiet install --requirement benchmarks/peers/requirements.txt
+	@$(BIN)/python -m benchmarks.peers .venv-peers/bin/python
 
 lock: ## Rewrite requirements.lock with the newest versions that fit pyproject.toml
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \

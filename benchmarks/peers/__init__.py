@@ -1,0 +1,1 @@
+"""The same durable one-tool turn here and elsewhere, in one run."""
