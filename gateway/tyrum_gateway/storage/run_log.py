@@ -126,7 +126,10 @@ class SqliteRunLog(RunLog):
         """See `RunLog.run`."""
         parameters = {"turn": turn_id}
         found, called, asked, given_up = await self._reads.fetch(
-            (RUN_TURN, parameters), (RUN_CALLS, parameters), (RUN_APPROVALS, parameters), (RUN_ABANDONED, parameters)
+            (RUN_TURN, parameters),
+            (RUN_CALLS, parameters),
+            (RUN_APPROVALS, parameters),
+            (RUN_ABANDONED, parameters),
         )
         if not found:
             raise NotFound("turn", turn_id)
