@@ -4,7 +4,7 @@ Invariant: a call reaches policy only as the target a tool resolved; a call that
 not shown, never reaches policy at all.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -49,6 +49,15 @@ Launch = Ready | AskAgain | Barred
 """What the last check before an operation says."""
 
 
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The calls of one step."""
+
+    calls: tuple[ProposedCall, ...]
+    ready: Mapping[CallId, Ready]
+    """The permitted ones; what begins in the commit of its own decision needs no second look."""
+
+
 class Permissions(Protocol):
     """What humans permitted for good."""
 
@@ -75,9 +84,12 @@ class Proposals:
         self._ids = ids
         self._limits = limits
 
-    async def decide(self, turn: Turn, requests: Sequence[CallRequest]) -> tuple[ProposedCall, ...]:
+    async def decide(self, turn: Turn, requests: Sequence[CallRequest]) -> Decided:
         """Decide on all calls of a step, without effect."""
-        return tuple([await self._decide(turn, request) for request in requests])
+        decided = [await self._decide(turn, request) for request in requests]
+        return Decided(
+            tuple(call for call, _ in decided), {call.call_id: ready for call, ready in decided if ready}
+        )
 
     async def launch(self, turn: Turn, call: Call, approved: Approval | None) -> Launch:
         """Check a permitted call once more, right before its operation begins.
@@ -111,16 +123,16 @@ class Proposals:
         """Ask about a call whose provider found that it changed after the last check."""
         return self._question(turn, call.call_id, ready.prepared, ready.verdict)
 
-    async def _decide(self, turn: Turn, request: CallRequest) -> ProposedCall:
+    async def _decide(self, turn: Turn, request: CallRequest) -> tuple[ProposedCall, Ready | None]:
         call_id = self._ids.new(CallId)
         prepared = await self._prepare(turn, request.tool, request.arguments)
         if isinstance(prepared, Rejected):
-            return ProposedCall(call_id, request.tool, request.arguments, None, prepared.problem)
+            return ProposedCall(call_id, request.tool, request.arguments, None, prepared.problem), None
         verdict = await self._evaluate(prepared.target)
         proposed = ProposedCall(call_id, request.tool, request.arguments, verdict)
         if verdict.decision is Decision.REQUIRE_APPROVAL:
-            return replace(proposed, approval=self._question(turn, call_id, prepared, verdict))
-        return proposed
+            return replace(proposed, approval=self._question(turn, call_id, prepared, verdict)), None
+        return proposed, Ready(prepared, verdict) if verdict.decision is Decision.ALLOW else None
 
     async def _evaluate(self, target: Target) -> Verdict:
         """Decide by rules, and by permissions only where rules would ask."""

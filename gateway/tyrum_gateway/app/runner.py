@@ -5,7 +5,7 @@ is asked about and never repeated; an attempt of the model found begun after a r
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, assert_never
@@ -118,9 +118,13 @@ class TurnRunner:
 
     async def _generate(self, turn: Turn) -> tuple[Turn, Launched | None]:
         text = StepText()
+        event: TurnEvent
+        ready: Mapping[CallId, Ready] = {}
         seconds = self._limits.step_time.total_seconds()
         try:
-            event = await self._interrupts.run(turn.turn_id, self._attempt(turn, text), seconds=seconds)
+            event, ready = await self._interrupts.run(
+                turn.turn_id, self._attempt(turn, text), seconds=seconds
+            )
         except Interrupted:
             return await self._reload(turn), None
         except TimeoutError:
@@ -131,7 +135,7 @@ class TurnRunner:
         finally:
             text.close()
             self._streams.attempt_over(turn.conversation_id)
-        turn, launched = await self._progress(turn, event)
+        turn, launched = await self._progress(turn, event, ready=ready)
         if isinstance(event, StepFailed) and isinstance(work(turn), Generate):
             pause = asyncio.sleep(pause_seconds(event.attempt, event.retry_after))
             try:
@@ -140,7 +144,7 @@ class TurnRunner:
                 return await self._reload(turn), None
         return turn, launched
 
-    async def _attempt(self, turn: Turn, text: StepText) -> TurnEvent:
+    async def _attempt(self, turn: Turn, text: StepText) -> tuple[StepGenerated, Mapping[CallId, Ready]]:
         """Ask the model; what it emits is appended to `text` as it comes."""
         window = await self._pasts.window(turn)
         prompt = assemble(
@@ -159,8 +163,9 @@ class TurnRunner:
                     case StepEnd(requests, usage):
                         readable = [_readable(item) for item in requests]
                         require_few(readable)
-                        calls = await self._proposals.decide(turn, readable)
-                        return StepGenerated(turn.step, turn.attempt, str(text), calls, usage)
+                        decided = await self._proposals.decide(turn, readable)
+                        generated = StepGenerated(turn.step, turn.attempt, str(text), decided.calls, usage)
+                        return generated, decided.ready
         raise ModelUnavailable("the model's answer broke off", retryable=True)
 
     def _failed(self, turn: Turn, text: StepText, why: ModelUnavailable) -> TurnEvent:
@@ -176,13 +181,24 @@ class TurnRunner:
         )
 
     async def _progress(
-        self, turn: Turn, *events: TurnEvent, results: dict[CallId, ProcessResult] | None = None
+        self,
+        turn: Turn,
+        *events: TurnEvent,
+        results: dict[CallId, ProcessResult] | None = None,
+        ready: Mapping[CallId, Ready] | None = None,
     ) -> tuple[Turn, Launched | None]:
-        """Apply events, and begin the call that is due after them in the same commit."""
+        """Apply events, and begin the call that is due after them in the same commit.
+
+        Args:
+            turn: As stored.
+            events: What happened to it.
+            results: Process results of calls that end.
+            ready: Calls that these very events permit: they are not resolved a second time.
+        """
         collected, bindings, launched = list(events), list[Binding](), None
         preview = self._turns.preview(turn, events)
         while isinstance(due := work(preview), BeginCall):
-            event, launched = await self._launch(preview, due.call)
+            event, launched = await self._launch(preview, due.call, (ready or {}).get(due.call.call_id))
             if launched is not None and launched.execution.candidate is not None:
                 bindings.append(self._binding(launched.execution))
             collected.append(event)
@@ -190,9 +206,9 @@ class TurnRunner:
         stored, effects = await self._turns.apply(turn, *collected, bindings=tuple(bindings), results=results)
         return stored, launched if effects else None
 
-    async def _launch(self, turn: Turn, call: Call) -> tuple[TurnEvent, Launched | None]:
+    async def _launch(self, turn: Turn, call: Call, ready: Ready | None) -> tuple[TurnEvent, Launched | None]:
         approved = await self._store.approval(call.approval_id) if call.approval_id else None
-        launch = await self._proposals.launch(turn, call, approved)
+        launch = ready or await self._proposals.launch(turn, call, approved)
         match launch:
             case Barred(denied, content):
                 state = CallState.DENIED if denied else CallState.FAILED
