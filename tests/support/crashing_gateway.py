@@ -18,7 +18,6 @@ from tyrum_gateway.config import load_settings
 from tyrum_gateway.domain.commit import Acceptance, Accepted, Commit
 from tyrum_gateway.domain.errors import StateUnusable
 from tyrum_gateway.domain.model import Model, ModelEvent, Prompt, StepEnd, ToolSchema
-from tyrum_gateway.domain.ports import Window
 from tyrum_gateway.domain.states import TurnState
 from tyrum_gateway.domain.tool import Execution, Prepared, Rejected, Tool, ToolResult
 from tyrum_gateway.domain.transcript import (
@@ -122,7 +121,7 @@ def commit_of(commit: Commit) -> str:
 
 
 class CrashingStore(SqliteStore):
-    """Dies or fails at one commit, or after one read."""
+    """Dies or fails at one commit."""
 
     trap: Trap
     failures = 0
@@ -148,15 +147,9 @@ class CrashingStore(SqliteStore):
         self.trap.spring(_AFTER.get(name))
         return answer
 
-    async def window(self, turn: Turn, size: int) -> Window:
-        """Read, unless it is the point; a size of 0 is no look at the past."""
-        found = await super().window(turn, size)
-        self.trap.spring("hydrated" if size else None)
-        return found
-
 
 class CrashingModel:
-    """Dies after the terminal event."""
+    """Dies when it is asked, or after the terminal event."""
 
     def __init__(self, model: Model, trap: Trap) -> None:
         self._model = model
@@ -164,6 +157,7 @@ class CrashingModel:
 
     async def generate(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
         """Generate, unless it is the point."""
+        self._trap.spring("hydrated")
         async with aclosing(self._model.generate(prompt)) as events:
             async for event in events:
                 if isinstance(event, StepEnd):
