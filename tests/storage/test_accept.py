@@ -82,3 +82,15 @@ async def test_the_turn_version_guards_from_the_start(store: SqliteStore) -> Non
     assert view.turn == accepted.turn
     assert view.ended_at is None
     assert replace(view.turn, version=0) != accepted.turn
+
+
+async def test_anothers_conversation_does_not_exist(store: SqliteStore) -> None:
+    """Who may write to their own conversations only cannot tell another's from none, and changes nothing."""
+    first = await store.accept(message())
+    stranger = replace(
+        message(conversation_id=first.conversation_id, principal_id=new(PrincipalId)), only_own=True
+    )
+    with pytest.raises(NotFound, match=first.conversation_id):
+        await store.accept(stranger)
+    own = replace(message(conversation_id=first.conversation_id), only_own=True)
+    assert (await store.accept(own)).sequence == 2

@@ -71,8 +71,6 @@ class ChatDesk:
         """
         if self._draining:
             raise Draining("the gateway is shutting down: retry with the same request id")
-        if conversation_id is not None:
-            await self.conversation(principal, conversation_id)
         now = self._clock.now()
         turn = Turn(
             turn_id=self._ids.new(TurnId),
@@ -91,6 +89,7 @@ class ChatDesk:
                 title=_title(text),
                 max_queued=self._limits.queued_per_conversation,
                 origin=self._origin,
+                only_own=not principal.roles & _SEES_ALL,
                 audit=(
                     AuditEntry(
                         "message.accepted",

@@ -73,6 +73,8 @@ class Acceptance:
     """Unfinished turns the conversation may have, this one included."""
     audit: tuple[AuditEntry, ...]
     origin: Origin = Origin()
+    only_own: bool = False
+    """Whether an existing conversation must be the sender's own; another's then does not exist for them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ OPEN_TURN = compiled(
         turn_count=conversations.c.turn_count + literal_column("1"),
         updated_at=bindparam("at"),
     )
-    .returning(conversations.c.last_sequence, conversations.c.turn_count)
+    .returning(conversations.c.last_sequence, conversations.c.turn_count, conversations.c.principal_id)
 )
 """Takes one sequence and one turn number."""
 

@@ -180,7 +180,7 @@ def _open(connection: sqlite3.Connection, acceptance: Acceptance) -> tuple[int, 
         return 1, 1
     conversation = {"conversation": turn.conversation_id}
     taken = _run(connection, statements.OPEN_TURN, {**conversation, "at": at}).fetchone()
-    if taken is None:
+    if taken is None or (acceptance.only_own and taken["principal_id"] != turn.principal_id):
         raise NotFound("conversation", turn.conversation_id)
     unfinished = _run(connection, statements.COUNT_UNFINISHED, conversation).fetchone()["unfinished"]
     if unfinished >= acceptance.max_queued:
