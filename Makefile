@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # grpc must not install fork handlers: providers fork from single-threaded spawners only.
 export GRPC_ENABLE_FORK_SUPPORT := 0
 
-.PHONY: help install demo test check format proto bench bench-peers lock
+.PHONY: help install demo test check format proto bench bench-peers soak lock
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -62,6 +62,9 @@ bench-peers: $(STAMP) ## Measure beside LangGraph and DBOS, which get an environ
 	@test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
 	@.venv-peers/bin/python -m pip --disable-pip-version-check --quiet install --requirement benchmarks/peers/requirements.txt
 	@$(BIN)/python -m benchmarks.peers .venv-peers/bin/python
+
+soak: $(STAMP) ## Kill gateways and providers a thousand times: nothing is lost, nothing runs twice
+	@$(BIN)/python -m tests.soak
 
 lock: ## Rewrite requirements.lock with the newest versions that fit pyproject.toml
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \

@@ -116,6 +116,7 @@ class ApprovalDesk:
         """Deny what is due; return for how many seconds nothing will be."""
         now = self._clock.now()
         for approval in await self._store.expired(now, 100):
+            await self._engine.has_room()
             await self._settle(close(approval, Outcome.EXPIRED, now, "nobody answered in time"))
         due = await self._store.next_expiry()
         left = self._longest if due is None else (due - self._clock.now()).total_seconds()

@@ -108,11 +108,11 @@ class Engine:
         await self._idle.wait()
 
     async def has_room(self) -> None:
-        """Return when a conversation that is woken would find a free slot soon.
+        """Return when fewer than half of the turns that may be worked on at once are.
 
-        For who wakes many at once, so that they do not stand in the way of everybody else.
+        For who wakes many conversations of its own accord: whoever else comes still finds a free slot.
         """
-        while len(self._active) > self._concurrent:
+        while len(self._active) >= max(1, self._concurrent // 2):
             self._left.clear()
             await self._left.wait()
 
