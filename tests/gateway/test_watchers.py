@@ -3,18 +3,22 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from tests.storage.builders import new
+from tests.storage.builders import finish, new, running
 from tests.support import configs
 from tests.support.client import Client, connected, kinds
 from tests.support.gateway import RunningGateway, serving
 from tyrum.chat.v1 import chat_pb2, event_pb2
 from tyrum_gateway.app.streams import MERGED_BYTES, RING_BYTES, Attempt, Delta, Streams
+from tyrum_gateway.app.watch import watch
 from tyrum_gateway.domain.ids import ConversationId, TurnId
+from tyrum_gateway.domain.transcript import Event
+from tyrum_gateway.storage import SqliteStore
 
 WATCHERS = 20
 MIB = 1 << 20
@@ -216,6 +220,25 @@ def test_small_deltas_cost_a_watcher_no_more_than_their_text() -> None:
     assert len(pieces) == len(held) <= RING_BYTES // MERGED_BYTES
     assert "".join(piece.text for piece in pieces) == said
     assert [piece.offset for piece in pieces] == list(range(0, RING_BYTES, MERGED_BYTES))
+
+
+async def test_the_end_of_a_turn_reaches_a_watcher_that_is_behind_when_the_gateway_stops(
+    tmp_path: Path,
+) -> None:
+    """What was committed before the streams close comes before the news that they did."""
+    async with await SqliteStore.open(tmp_path / "tyrum.db") as store:
+        streams, turn = Streams(), await running(store)
+        conversation = turn.conversation_id
+        items = watch(store, streams, conversation, 0, until=turn.turn_id)
+        assert isinstance(await anext(items), Event)
+        following = asyncio.ensure_future(anext(items))
+        streams.delta(conversation, Attempt(turn.turn_id, 1, 1), "said")
+        assert isinstance(await following, Delta)
+        # It stands at that text and has not looked further when the turn ends and the gateway stops.
+        _, events = await store.commit(finish(turn))
+        streams.committed(conversation, events, resting=True)
+        streams.close()
+        assert [item async for item in items] == list(events)
 
 
 def follow_each_other(items: list[chat_pb2.WatchResponse]) -> None:

@@ -84,8 +84,7 @@ async def watch_approvals(
                 break
         yield CaughtUp()
         while True:
-            if signal.closed:
-                raise Draining("the gateway is shutting down: reconnect")
+            closed = signal.closed  # asked first: what was recorded before the close is still handed out
             woken.clear()
             rows = await log.rows(position, PAGE)
             for row in rows:
@@ -95,4 +94,6 @@ async def watch_approvals(
                     if conversation_id in {None, approval.conversation_id}:
                         yield approval
             if len(rows) < PAGE:
+                if closed:
+                    raise Draining("the gateway is shutting down: reconnect")
                 await woken.wait()

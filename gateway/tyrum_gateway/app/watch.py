@@ -47,6 +47,7 @@ async def watch(
     size, caught_up = FIRST_PAGE, False
     with streams.subscribe(conversation_id) as subscription:
         while True:
+            closed = subscription.closed  # asked first: what was published before it is still handed out
             newest = streams.newest(conversation_id, after) if caught_up else None
             live = deque(subscription.take()) if newest is not None else deque[LiveItem]()
             events: Sequence[Event] = newest or ()
@@ -74,7 +75,7 @@ async def watch(
                 if _concerns(item, until):
                     yield item
             if newest is not None:
-                if subscription.closed:
+                if closed:
                     raise Draining("the gateway is shutting down: reconnect and resume")
                 await subscription.wait()
                 if until is None:
