@@ -17,6 +17,7 @@ from tyrum.audit.v1.audit_pb2_grpc import AuditServiceStub
 from tyrum.catalog.v1.catalog_pb2_grpc import CatalogServiceStub
 from tyrum.chat.v1 import chat_pb2, event_pb2
 from tyrum.chat.v1.chat_pb2_grpc import ChatServiceStub
+from tyrum.policy.v1.policy_pb2_grpc import PolicyServiceStub
 from tyrum.identity.v1.identity_pb2_grpc import IdentityServiceStub
 from tyrum.run.v1.run_pb2_grpc import RunServiceStub
 
@@ -32,6 +33,7 @@ class Client:
         self.chat = ChatServiceStub(channel)
         self.approvals = ApprovalServiceStub(channel)
         self.catalog = CatalogServiceStub(channel)
+        self.policy = PolicyServiceStub(channel)
         self.audit = AuditServiceStub(channel)
         self.runs = RunServiceStub(channel)
         self.identity = IdentityServiceStub(channel)

@@ -53,7 +53,7 @@ class Resolution:
     method: str = ""
     reason: str = ""
     origin: str = ""
-    """From where: the transport and what it proved of the peer, such as `unix uid 1000`."""
+    """From where: the transport and what it proved of the peer, such as `unix socket`."""
     override_id: OverrideId | None = None
     """The standing permission that the answer created too."""
 

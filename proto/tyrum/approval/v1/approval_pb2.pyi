@@ -112,7 +112,7 @@ class Approval(_message.Message):
     agent: _builtins.str
     """The agent that asks."""
     resolved_from: _builtins.str
-    """From where it was resolved: the transport and what it proved of the peer, such as `unix uid 1000`."""
+    """From where it was resolved: the transport and what it proved of the peer, such as `unix socket`."""
     override_id: _builtins.str
     """The override that the answer created too; empty without one."""
     @_builtins.property
