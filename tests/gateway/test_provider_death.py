@@ -22,7 +22,15 @@ RULES = """\
       - id: linger
         decision: allow
         author: the test
-        match: {tool: process.run, program: /usr/bin/bash}
+        match: {tool: process.run, program: /usr/bin/bash, argv: [-c, "echo $$ >>ran; exec sleep 63"]}
+      - id: interrupted
+        decision: allow
+        author: the test
+        match: {tool: process.run, program: /usr/bin/bash, argv: [-c, "echo $$ >>interrupted; exec sleep 64"]}
+      - id: short
+        decision: allow
+        author: the test
+        match: {tool: process.run, program: /usr/bin/bash, argv: [-c, "echo short >>short"]}
 """
 SCRIPT = """\
 version: 1

@@ -15,7 +15,7 @@ from tyrum_gateway.tools.shell.script import MAX_WORDS, Sighting
 _LANGUAGE = Language(tree_sitter_bash.language())
 _MAX_SIGHTINGS = 64
 _MAX_NODES = 50_000
-_MAX_SIGHTED_BYTES = 4096
+_MAX_SIGHTED_BYTES = 2048
 """Of opaque text only so much is looked at: the time that hostile text takes grows faster than its size."""
 
 _CONTAINERS = frozenset({"program", "list", "pipeline"})
@@ -56,7 +56,7 @@ def outline(source: bytes) -> Outline | None:
 
 
 def sightings(source: bytes) -> tuple[Sighting, ...]:
-    """List commands with literal names in the first 4 KiB of the text, as far as they can be seen."""
+    """List commands with literal names in the first 2 KiB of the text, as far as they can be seen."""
     found: list[Sighting] = []
     beginning = source[:_MAX_SIGHTED_BYTES]
     cut = len(beginning) < len(source)
