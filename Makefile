@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # grpc must not install fork handlers: providers fork from single-threaded spawners only.
 export GRPC_ENABLE_FORK_SUPPORT := 0
 
-.PHONY: help install demo test check format proto bench bench-peers soak lock
+.PHONY: help install demo test check format proto bench bench-peers soak policy-fuzz lock
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -65,6 +65,9 @@ bench-peers: $(STAMP) ## Measure beside LangGraph and DBOS, which get an environ
 
 soak: $(STAMP) ## Kill gateways and providers a thousand times: nothing is lost, nothing runs twice
 	@$(BIN)/python -m tests.soak
+
+policy-fuzz: $(STAMP) ## Run 10,000 shell texts through the policy, and in bash those that it allows
+	@$(BIN)/python -m tests.policy_oracle
 
 lock: ## Rewrite requirements.lock with the newest versions that fit pyproject.toml
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \

@@ -276,10 +276,12 @@ def _builtins(bash: str) -> tuple[str, ...]:
 
 
 def _call(record: str) -> Call:
-    path, count, *rest = record.split("\0")
-    number = int(count)
-    surroundings = "".join(rest[number + 1 :])
-    return Call(path, tuple(rest[:number]), rest[number], _SHELL_LEVEL.sub("", surroundings))
+    path, *parts = record.split("\0")
+    arguments = int(parts[0]) if parts and parts[0].isdigit() else 0
+    if len(parts) < arguments + 3:
+        return Call(path, tuple(parts[1:]), "", "ended while it wrote this down")
+    surroundings = _SHELL_LEVEL.sub("", parts[arguments + 2])
+    return Call(path, tuple(parts[1 : arguments + 1]), parts[arguments + 1], surroundings)
 
 
 def _decoded(content: str) -> str:
