@@ -167,5 +167,12 @@ REGISTRY = (
         "        if found is False:\n",
         "tests/storage/test_audit.py::test_a_start_on_an_older_database_is_refused",
     ),
+    Sabotage(
+        "INV-21",
+        f"{GATEWAY}/tools/shell/parse.py",
+        "if grammar.outline(source) != _outline(text, reading):",
+        "if grammar.outline(source) == source:",
+        "tests/tools/test_shell_text.py::test_everything_else_is_opaque",
+    ),
 )
 """Every registered sabotage, by invariant."""
