@@ -16,7 +16,7 @@ class Outcome:
 
     texts: int = 0
     read: int = 0
-    """Texts that were read as literal commands, whatever policy said; bash was asked for their words."""
+    """Texts that were read as literal commands, whatever policy said; bash says which words they have."""
     allowed: int = 0
     different: set[str] = field(default_factory=set)
     """The allowed texts, each once."""
@@ -54,7 +54,7 @@ def fuzz(generator: Generator, texts: int, judge: Judge, sandbox: Sandbox) -> Ou
 
 
 def check(text: str, judge: Judge, sandbox: Sandbox) -> Outcome:
-    """Judge one text; let bash read it when it was read, and run it when it was allowed."""
+    """Judge one text; run it when it was allowed, and let bash say its words when it was only read."""
     outcome = Outcome(texts=1)
     begun = time.perf_counter()
     try:
@@ -67,7 +67,6 @@ def check(text: str, judge: Judge, sandbox: Sandbox) -> Outcome:
     if verdict.commands is None:
         return outcome
     outcome.read = 1
-    outcome.escapes += check_words(sandbox, text, verdict.commands)
     if isinstance(verdict, Allowed):
         outcome.allowed = 1
         outcome.different.add(text)
@@ -75,4 +74,6 @@ def check(text: str, judge: Judge, sandbox: Sandbox) -> Outcome:
         outcome.ran = int(programs > 0)
         outcome.programs = programs
         outcome.escapes += escapes
+    else:
+        outcome.escapes += check_words(sandbox, text, verdict.commands)
     return outcome
