@@ -22,6 +22,7 @@ class _FileByFile(LoadScopeScheduling):  # type: ignore[misc] # published withou
         return nodeid if file in APART else file
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
     """Distribute by file; the groups that xdist knows are written into names that pytest does not use."""
     return _FileByFile(config, log)

@@ -2,7 +2,7 @@
 
 import asyncio
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -195,18 +195,31 @@ async def refuse(cases: tuple[Case, ...], bounds: TimeBounds, place: Place) -> d
 
 
 @pytest.fixture(scope="module")
-def refusals() -> Iterator[dict[str, ProviderStatus]]:
-    """Run the whole matrix once; at the end nothing of it may be left."""
+def refusals(request: pytest.FixtureRequest) -> Iterator[dict[str, ProviderStatus]]:
+    """Run the matrix once, or what a selection of tests asks for; at the end nothing of it may be left."""
+    asked = {
+        _asked(test) for test in request.session.items if "refusals" in getattr(test, "fixturenames", ())
+    }
     with tempfile.TemporaryDirectory(prefix="tyh-") as base:
         place = Place(Path(base) / "state", Path(base) / "run")
         parts = ((QUICK, FAST), (SILENT, replace(FAST, handshake=2.0)), (UNREADY, replace(FAST, settle=1.0)))
         yield {
             name: status
             for cases, bounds in parts
-            for name, status in asyncio.run(refuse(cases, bounds, place)).items()
+            for name, status in asyncio.run(refuse(_of(cases, asked), bounds, place)).items()
         }
         assert place.instances() == []
         assert processes_mentioning(str(place.runtime)) == []
+
+
+def _asked(test: pytest.Item) -> str | None:
+    """Name the case that a test is about; None when it is about all of them."""
+    callspec = getattr(test, "callspec", None)
+    return callspec.params["item"].name if callspec else None
+
+
+def _of(cases: tuple[Case, ...], asked: Set[str | None]) -> tuple[Case, ...]:
+    return cases if None in asked else tuple(case for case in cases if case.name in asked)
 
 
 @pytest.mark.parametrize("item", QUICK + SILENT + UNREADY, ids=lambda item: item.name)

@@ -17,18 +17,25 @@ RED = 1
 """Exit code of pytest when tests failed; any other code means that the check was not even run."""
 
 
+PLUGINS = ("pytest_asyncio.plugin", "pytest_timeout")
+"""What the checks need; all the others would only have to be loaded."""
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("sabotage", REGISTRY, ids=lambda sabotage: sabotage.invariant)
 def test_check_goes_red_under_its_sabotage(sabotage: Sabotage, tmp_path: Path) -> None:
     """With the owner module changed as registered, the named check fails."""
     path = Path(sabotage.owner)
     package = next(parent for parent in path.parents if parent.name.startswith("tyrum_"))
     copy = tmp_path / package.name
-    shutil.copytree(ROOT / package, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / package, copy)
     module = copy / path.relative_to(package)
+    shutil.rmtree(module.parent / "__pycache__", ignore_errors=True)
     text = module.read_text(encoding="utf-8")
     assert text.count(sabotage.old) == 1, f"the sabotaged text of {sabotage.invariant} stands elsewhere now"
     module.write_text(text.replace(sabotage.old, sabotage.new), encoding="utf-8")
+    properties = ("tests.sabotage.hasty",) if sabotage.check.startswith("tests/domain/") else ()
     run = subprocess.run(
         [
             sys.executable,
@@ -37,16 +44,20 @@ def test_check_goes_red_under_its_sabotage(sabotage: Sabotage, tmp_path: Path) -
             "-q",
             "-x",
             "-p",
-            "no:randomly",
-            "-p",
             "no:cacheprovider",
+            *(option for plugin in PLUGINS + properties for option in ("-p", plugin)),
             sabotage.check,
         ],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        env={
+            **os.environ,
+            "PYTHONPATH": str(tmp_path),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "TYRUM_TEST_DEADLINE": "12",  # a red check may wait for what never comes
+        },
         capture_output=True,
         text=True,
-        timeout=55,
+        timeout=200,
         check=False,
     )
     assert run.returncode == RED, f"{sabotage.check} stayed green\n{run.stdout[-2000:]}{run.stderr[-500:]}"
