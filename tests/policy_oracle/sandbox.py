@@ -16,6 +16,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -27,6 +28,7 @@ from tests.policy_oracle.rules import NAMES
 _WORKER = Path(__file__).with_name("worker.py")
 _UIDS = range(61184, 65000)
 """Users of nobody's, of which each sandbox takes its own, so that counting processes counts its own only."""
+_NUMBER = count()
 _PROCESSES = 64
 _SECONDS = 30
 """For one text; generous, as only what hangs may meet it."""
@@ -106,11 +108,13 @@ class Sandbox:
     def __init__(self, directory: Path, *, seed: int = 0) -> None:
         self.root = directory.resolve() / "root"
         self.seed = seed
-        self._uid = _UIDS[os.getpid() % len(_UIDS)] if os.geteuid() == 0 else None
+        self._uid = _UIDS[(os.getpid() * 8 + next(_NUMBER)) % len(_UIDS)] if os.geteuid() == 0 else None
         self._build()
         self._worker: subprocess.Popen[str] | None = None
         self.confinement = ""
         """How texts are confined here, to be shown."""
+        self.ordinary = ""
+        """What surrounds a program that was started plainly."""
 
     @property
     def programs(self) -> Path:
@@ -123,7 +127,7 @@ class Sandbox:
         return self.root / "workspace"
 
     def __enter__(self) -> Self:
-        """Start the worker and run one known command, whose surroundings are the ordinary ones."""
+        """Start the worker; what surrounds one known command is what must surround every other."""
         prefix = _namespaces()
         self._worker = subprocess.Popen(
             [*prefix, sys.executable, "-I", "-S", "-B", str(_WORKER)],
@@ -133,26 +137,35 @@ class Sandbox:
             cwd="/",
             env={"PATH": os.environ.get("PATH", ""), "LANG": "C.UTF-8"},
         )
-        processes = _PROCESSES if self._uid is not None else _PROCESSES + _own_threads()
-        confined = self._ask({"root": str(self.root), "uid": self._uid, "processes": processes})
-        self.confinement = ", ".join(
-            [
-                f"uid {self._uid if self._uid is not None else os.getuid()}",
-                "own root directory" if confined["chroot"] else "scratch directory",
-                "own network and process namespaces" if prefix else "no namespaces",
-            ]
-        )
-        canary = self.run("show canary")
-        if [(call.path, call.arguments) for call in canary.calls] != [(f"{self.programs}/show", ("canary",))]:
-            raise RuntimeError(f"bash does not run in the scratch root ({self.confinement}): {canary}")
-        self.ordinary = canary.calls[0].surroundings
-        """Surroundings of a program that was started plainly."""
+        try:
+            self._confine("own network and process namespaces" if prefix else "no namespaces")
+            self.ordinary = self._surroundings()
+        except BaseException:
+            self._end()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End the worker, and with its namespace all that it ran."""
+        self._end()
+
+    def _confine(self, namespaces: str) -> None:
+        processes = _PROCESSES if self._uid is not None else _PROCESSES + _own_threads()
+        confined = self._ask({"root": str(self.root), "uid": self._uid, "processes": processes})
+        place = "own root directory" if confined["chroot"] else "scratch directory"
+        user = self._uid if self._uid is not None else os.getuid()
+        self.confinement = f"uid {user}, {place}, {namespaces}"
+
+    def _surroundings(self) -> str:
+        """Run a known command, and return what surrounds it."""
+        canary = self.run("show canary")
+        if [(call.path, call.arguments) for call in canary.calls] != [(f"{self.programs}/show", ("canary",))]:
+            raise RuntimeError(f"bash does not run in the scratch root ({self.confinement}): {canary}")
+        return canary.calls[0].surroundings
+
+    def _end(self) -> None:
         worker = self._worker
         if worker is not None and worker.stdin and worker.stdout:
             worker.stdin.close()
@@ -201,7 +214,7 @@ class Sandbox:
         # Inside, too, the scratch root is found under its path outside.
         inside = self.root / str(self.root).lstrip("/")
         inside.parent.mkdir(parents=True, exist_ok=True)
-        inside.symlink_to("/")
+        inside.symlink_to(os.path.relpath(self.root, inside.parent))
         bash = _bash()
         shutil.copy(bash, self.root / "shell/bash")
         for library in _libraries(bash):
@@ -277,11 +290,12 @@ def _builtins(bash: str) -> tuple[str, ...]:
 
 def _call(record: str) -> Call:
     path, *parts = record.split("\0")
-    arguments = int(parts[0]) if parts and parts[0].isdigit() else 0
-    if len(parts) < arguments + 3:
+    number = int(parts[0]) if parts and parts[0].isdigit() else 0
+    if len(parts) < number + 3:
         return Call(path, tuple(parts[1:]), "", "ended while it wrote this down")
-    surroundings = _SHELL_LEVEL.sub("", parts[arguments + 2])
-    return Call(path, tuple(parts[1 : arguments + 1]), parts[arguments + 1], surroundings)
+    return Call(
+        path, tuple(parts[1 : number + 1]), parts[number + 1], _SHELL_LEVEL.sub("", parts[number + 2])
+    )
 
 
 def _decoded(content: str) -> str:
