@@ -19,6 +19,7 @@ from tyrum.audit.v1 import audit_pb2
 from tyrum.catalog.v1 import catalog_pb2
 from tyrum.chat.v1 import chat_pb2
 from tyrum.identity.v1 import identity_pb2
+from tyrum.policy.v1 import policy_pb2
 from tyrum.run.v1 import run_pb2
 
 NOBODY = "0" * 26
@@ -60,6 +61,14 @@ async def test_what_does_not_exist_is_named(tmp_path: Path) -> None:
                         approval_pb2.ResolveApprovalRequest(
                             approval_id=approval, answer=approval_pb2.ANSWER_DENY
                         ),
+                        metadata=metadata,
+                        timeout=DEADLINE,
+                    ),
+                ),
+                (
+                    "tyrum.policy.v1",
+                    client.policy.RevokeOverride(
+                        policy_pb2.RevokeOverrideRequest(override_id=f"over_{NOBODY}"),
                         metadata=metadata,
                         timeout=DEADLINE,
                     ),
@@ -132,6 +141,12 @@ async def test_a_failure_inside_tells_an_incident_and_nothing_else(tmp_path: Pat
                     ),
                 ),
                 (
+                    "tyrum.policy.v1",
+                    client.policy.ListOverrides(
+                        policy_pb2.ListOverridesRequest(), metadata=client.metadata, timeout=DEADLINE
+                    ),
+                ),
+                (
                     "tyrum.identity.v1",
                     client.identity.ListPrincipals(
                         identity_pb2.ListPrincipalsRequest(), metadata=client.metadata, timeout=DEADLINE
@@ -151,13 +166,17 @@ async def test_a_failure_inside_tells_an_incident_and_nothing_else(tmp_path: Pat
 
 
 async def test_a_gateway_that_drains_takes_no_message(tmp_path: Path) -> None:
-    """While a turn gets time to rest after SIGTERM, new messages are DRAINING; then the gateway ends."""
+    """After SIGTERM new messages are DRAINING while a turn comes to rest, then watches; the gateway ends."""
     gateway = RunningGateway(tmp_path / "state", configs.write(tmp_path, script=WAITING))
     gateway.start()
     try:
         async with connected(gateway) as client:
             running = client.send("wait")
             await anext(running)
+            inbox = client.approvals.WatchApprovals(
+                approval_pb2.WatchApprovalsRequest(), metadata=client.metadata, timeout=2 * DEADLINE
+            )
+            assert (await anext(aiter(inbox))).HasField("caught_up")
             assert gateway.process is not None
             gateway.process.send_signal(signal.SIGTERM)
             error = await _once_draining(client)
@@ -169,14 +188,16 @@ async def test_a_gateway_that_drains_takes_no_message(tmp_path: Path) -> None:
             else:
                 pytest.fail("the turn did not end")
             await running.aclose()
-        assert await asyncio.to_thread(gateway.process.wait, 15) == 0
+            error = await refused(anext(aiter(inbox)))
+            assert (error.code(), info_of(error).reason) == (StatusCode.UNAVAILABLE, "DRAINING")
+        assert await asyncio.to_thread(gateway.process.wait, 30) == 0
     finally:
         gateway.kill()
 
 
 async def _once_draining(client: Client) -> grpc.aio.AioRpcError:
     """Send messages until one is refused."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             try:
                 async with aclosing(client.send("late")) as accepted:

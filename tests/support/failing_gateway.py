@@ -12,9 +12,11 @@ from typing import Any, NoReturn
 from tyrum_gateway.bootstrap import Seams, serve
 from tyrum_gateway.config import load_settings
 from tyrum_gateway.domain.audit import AuditLog
+from tyrum_gateway.domain.ports import OverrideStore
 from tyrum_gateway.domain.run import RunLog
 from tyrum_gateway.storage import SqliteStore
 from tyrum_gateway.storage.audit_log import SqliteAuditLog
+from tyrum_gateway.storage.overrides import SqliteOverrides
 from tyrum_gateway.storage.principals import SqlitePrincipals
 from tyrum_gateway.storage.run_log import SqliteRunLog
 
@@ -43,6 +45,11 @@ class FailingStore(SqliteStore):
         raise RuntimeError(CAUSE)
 
     @property
+    def overrides(self) -> OverrideStore:
+        """Work but for their list."""
+        return _FailingOverrides(self._writer, self._reads)
+
+    @property
     def audit(self) -> AuditLog:
         """Read it, but not in lists."""
         return _FailingAudit(self._reads)
@@ -58,6 +65,11 @@ class FailingPrincipals(SqlitePrincipals):
 
     async def accounts(self, *_: Any, **__: Any) -> NoReturn:
         """Fail."""
+        raise RuntimeError(CAUSE)
+
+
+class _FailingOverrides(SqliteOverrides):
+    async def page(self, *_: Any, **__: Any) -> NoReturn:
         raise RuntimeError(CAUSE)
 
 
