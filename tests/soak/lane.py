@@ -39,7 +39,8 @@ ARMED = (HYDRATING, GENERATING, DECIDING, LAUNCHING, EXECUTING, SETTLING)
 """Phases in which a gateway can be made to die."""
 PROVIDER_KILLS = 3
 """In one gateway's life: the fifth end of a provider in a row would be taken for a defect."""
-REST_SECONDS = 60.0
+START_SECONDS = 120.0
+REST_SECONDS = 120.0
 _DIE_SECONDS = 4.0
 _WAIT_SECONDS = 4.0
 
@@ -103,6 +104,7 @@ class Lane:
         self._people = People(self._door, name, self._chance, conversations)
         self._gateway = RunningGateway(directory / "state", self._config())
         self._gateway.launcher = (sys.executable, "-m", "tests.soak.gateway")
+        self._gateway.patience = START_SECONDS
         self.tally = Tally()
 
     @property

@@ -15,8 +15,8 @@ TYRUM = Path(sys.executable).parent / "tyrum"
 SHIPPED = (str(TYRUM), "serve")
 """How an operator starts a gateway."""
 
-_START_SECONDS = 20.0
-_STOP_SECONDS = 15.0
+_START_SECONDS = 40.0
+_STOP_SECONDS = 30.0
 _POLL_SECONDS = 0.02
 
 
@@ -35,6 +35,8 @@ class RunningGateway:
     boot_id: str = ""
     launcher: tuple[str, ...] = SHIPPED
     """What is started; a test may compose a gateway of its own that takes the same options."""
+    patience: float = _START_SECONDS
+    """Seconds that a start may take."""
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -66,7 +68,7 @@ class RunningGateway:
         """Start and wait until the gateway has announced itself.
 
         Raises:
-            NotServing: It ended, or did not announce itself within 20 s.
+            NotServing: It ended, or did not announce itself within 40 s.
         """
         command = [*self.launcher, "--state-dir", str(self.state_dir)]
         if self.config is not None:
@@ -79,7 +81,7 @@ class RunningGateway:
                 stderr=log,
                 env=client_environment(self.state_dir) | dict(self.environment),
             )
-        deadline = time.monotonic() + _START_SECONDS
+        deadline = time.monotonic() + self.patience
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 raise NotServing(f"exit code {self.process.returncode}\n{self.log}")
@@ -88,7 +90,7 @@ class RunningGateway:
                 return
             time.sleep(_POLL_SECONDS)
         self.kill()
-        raise NotServing(f"not serving after {_START_SECONDS:.0f} s\n{self.log}")
+        raise NotServing(f"not serving after {self.patience:.0f} s\n{self.log}")
 
     def _announced(self) -> tuple[str, str] | None:
         try:
