@@ -83,8 +83,8 @@ REGISTRY = (
     Sabotage(
         "INV-09",
         f"{GATEWAY}/app/proposals.py",
-        "if approved is not None and approved.subject.digest == prepared.subject.digest:",
-        "if approved is not None:",
+        "worth = receipt(approved, call.call_id, prepared.subject, self._clock.now())",
+        "worth = Receipt.VALID",
         "tests/gateway/test_approvals.py"
         "::test_a_program_that_changed_since_it_was_shown_is_asked_about_again",
     ),
@@ -173,6 +173,20 @@ REGISTRY = (
         "if grammar.outline(source) != _outline(text, reading):",
         "if grammar.outline(source) == source:",
         "tests/tools/test_shell_text.py::test_everything_else_is_opaque",
+    ),
+    Sabotage(
+        "INV-22",
+        f"{GATEWAY}/domain/policy/evaluate.py",
+        "if found.decision is not Decision.REQUIRE_APPROVAL or",
+        "if found.decision is Decision.ALLOW or",
+        "tests/domain/test_override.py::test_an_override_never_beats_a_deny",
+    ),
+    Sabotage(
+        "INV-23",
+        f"{GATEWAY}/domain/override.py",
+        "if starts_others(target.program) or starts_others(target.argv[0]):",
+        "if not target.program:",
+        "tests/domain/test_override.py::test_never_derived_from_what_runs_others",
     ),
 )
 """Every registered sabotage, by invariant."""
