@@ -245,7 +245,7 @@ def test_a_program_under_another_name_is_not_what_a_rule_permits() -> None:
     assert decide(busybox, allow, Rule("deny", Decision.DENY, "ops", program="/bin/busybox")) is Decision.DENY
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
+@settings(max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
 @given(st.lists(rules, max_size=6), texts)
 def test_shell_text_is_as_severe_as_its_most_severe_part(given_rules: list[Rule], text: Target) -> None:
     """Text is allowed only when all commands are known, each is allowed by itself, and it carries nothing."""
@@ -262,7 +262,7 @@ def test_shell_text_is_as_severe_as_its_most_severe_part(given_rules: list[Rule]
     assert (decision is Decision.DENY) == (Decision.DENY in {*parts, *whole})
 
 
-@settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
+@settings(max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
 @given(st.lists(rules, max_size=6), st.lists(rules, max_size=3), st.one_of(targets, texts))
 def test_a_permission_only_ever_answers_a_question(
     given_rules: list[Rule], granted: list[Rule], target: Target
