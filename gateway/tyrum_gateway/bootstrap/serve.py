@@ -23,6 +23,7 @@ from tyrum_gateway.bootstrap.state_directory import (
     remove_stale_sockets,
     runtime_directory,
 )
+from tyrum_gateway.bootstrap.system import forbid_core_dumps
 from tyrum_gateway.config.profiles import profile_problems
 from tyrum_gateway.config.settings import Settings
 from tyrum_gateway.domain.principal import Role
@@ -85,6 +86,7 @@ async def serve(
             address cannot be listened on.
     """
     seams = seams or Seams()
+    forbid_core_dumps()
     redactor = Redactor()
     configure_logging(redactor)
     directory = StateDirectory.prepare(settings.state_dir)
@@ -135,7 +137,7 @@ async def serve(
                 async with parts.host:
                     await parts.host.wait_settled(ADMISSION_SECONDS)
                     announce = partial(directory.announced, version=version, config=settings.source)
-                    await _run(parts, server, settings, announce, ready, keeper)
+                    await _run(parts, server, settings, announce, ready, keeper=keeper)
         finally:
             await store.close()
             socket.unlink(missing_ok=True)
@@ -147,6 +149,7 @@ async def _run(
     settings: Settings,
     announce: Callable[[Sequence[str]], contextlib.AbstractContextManager[None]],
     ready: Callable[[Serving], None],
+    *,
     keeper: HeadKeeper,
 ) -> None:
     terminated, hurried = asyncio.Event(), asyncio.Event()

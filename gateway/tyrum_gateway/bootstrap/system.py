@@ -1,5 +1,6 @@
-"""Time and randomness of the real world."""
+"""Time and randomness of the real world, and what the machine may keep of this process."""
 
+import resource
 import secrets
 import time
 from datetime import UTC, datetime
@@ -8,6 +9,11 @@ from typing import TypeVar
 from tyrum_gateway.domain.ids import EntityId
 
 Id = TypeVar("Id", bound=EntityId)
+
+
+def forbid_core_dumps() -> None:
+    """Leave no core of this process or of any that it starts: it would hold every secret that was in use."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 class SystemClock:
