@@ -5,6 +5,7 @@ import contextlib
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -53,22 +54,34 @@ class Place:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def places(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, Place]]:
-    """One gateway for each protocol, all of them with one model server."""
-    async with ModelServer() as server:
-        with contextlib.ExitStack() as stack:
-            found = {}
-            for protocol in PROTOCOLS:
-                directory = tmp_path_factory.mktemp(protocol)
-                gateway = stack.enter_context(asking(directory, server, protocol, protocol))
-                found[protocol] = Place(gateway, server, protocol)
-            yield found
+async def server() -> AsyncIterator[ModelServer]:
+    """One model server for this file."""
+    async with ModelServer() as running:
+        yield running
+
+
+def placed(directory: Path, server: ModelServer, protocol: str) -> Iterator[Place]:
+    """Run a gateway that asks in a protocol."""
+    with asking(directory, server, protocol, protocol) as gateway:
+        yield Place(gateway, server, protocol)
+
+
+@pytest.fixture(scope="module")
+def openai_place(tmp_path_factory: pytest.TempPathFactory, server: ModelServer) -> Iterator[Place]:
+    """One gateway for this file and protocol."""
+    yield from placed(tmp_path_factory.mktemp("openai"), server, "openai")
+
+
+@pytest.fixture(scope="module")
+def anthropic_place(tmp_path_factory: pytest.TempPathFactory, server: ModelServer) -> Iterator[Place]:
+    """One gateway for this file and protocol."""
+    yield from placed(tmp_path_factory.mktemp("anthropic"), server, "anthropic")
 
 
 @pytest.fixture(params=PROTOCOLS)
-def place(request: pytest.FixtureRequest, places: dict[str, Place]) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     """Each protocol in turn; whatever a request had wrong ends the test."""
-    chosen = places[request.param]
+    chosen: Place = request.getfixturevalue(f"{request.param}_place")
     (chosen.gateway.state_dir / "workspaces/default/counted").unlink(missing_ok=True)
     yield chosen
     assert not chosen.server.problems
@@ -159,9 +172,9 @@ async def waiting(client: Client, place: Place, text: str) -> str:
     return f"{accepted.conversation_id} {accepted.turn_id}"
 
 
-async def test_a_turn_that_waits_for_its_model_can_be_cancelled_at_once(places: dict[str, Place]) -> None:
+async def test_a_turn_that_waits_for_its_model_can_be_cancelled_at_once(openai_place: Place) -> None:
     """The wait that a server asks for holds up neither a cancel nor the next turn."""
-    place = places["openai"]
+    place = openai_place
     place.play(Step(fault=LONG), Step(text=("Hello.",)))
     async with connected(place.gateway) as client, asyncio.timeout(30):
         conversation, turn = (await waiting(client, place, "one")).split()
@@ -175,10 +188,10 @@ async def test_a_turn_that_waits_for_its_model_can_be_cancelled_at_once(places: 
 
 
 async def test_a_turn_that_waits_for_its_model_is_tried_again_after_a_restart(
-    places: dict[str, Place],
+    openai_place: Place,
 ) -> None:
     """The wait is not durable and need not be: the next gateway simply asks."""
-    place = places["openai"]
+    place = openai_place
     place.play(Step(fault=LONG), Step(text=("Hello again.",)))
     async with connected(place.gateway) as client, asyncio.timeout(30):
         conversation, _ = (await waiting(client, place, "one")).split()

@@ -79,6 +79,14 @@ async def test_compatible_servers_tell_calls_apart_in_their_own_ways(
     assert [call.arguments for call in end.calls] == [LISTING.arguments, OTHER.arguments]
 
 
+@pytest.mark.parametrize("quirk", [Quirk.NONE, Quirk.NO_IDS, Quirk.ONE_INDEX, Quirk.NO_INDEX])
+async def test_calls_without_arguments_are_told_apart_too(server: ModelServer, quirk: Quirk) -> None:
+    """Where an id or an index tells calls apart, nothing needs to be read from their arguments."""
+    server.play("go", Step(calls=(Call("process_run", ""), Call("process_run", "")), quirk=quirk))
+    _, end = await step_of(remote(server, "openai", "go"))
+    assert [call.arguments for call in end.calls] == ["{}", "{}"]
+
+
 @both
 async def test_a_call_without_arguments_has_an_empty_object(server: ModelServer, protocol: str) -> None:
     """Nothing at all, which both protocols allow, is an object without members."""
@@ -207,6 +215,7 @@ async def test_ends_that_are_no_answers_have_their_own_failures(
         (Refuse(529, {"retry-after": "0.5"}), True, 0.5),
         (Refuse(500), True, None),
         (Refuse(503), True, None),
+        (Refuse(500, {"content-length": "1000000000"}, body="x" * 70_000), True, None),
         (Refuse(500, {"x-should-retry": "false"}), False, None),
         (Refuse(400, body="{}"), False, None),
         (Refuse(404), False, None),

@@ -107,7 +107,7 @@ async def test_barrier_holds_the_step_until_its_file_exists(tmp_path: Path) -> N
     done, _ = await asyncio.wait([waiting], timeout=0.05)
     assert not done
     (tmp_path / "gate").touch()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 30)
     await step.aclose()
 
     (tmp_path / "gate").unlink()
