@@ -1,5 +1,6 @@
 """`tyrum chat` on a terminal: it asks right there, and leaving never cancels."""
 
+import json
 import re
 
 from tests.support.gateway import TYRUM, RunningGateway, client_environment
@@ -122,3 +123,26 @@ def test_approve_on_a_terminal_shows_and_confirms(gateway: RunningGateway) -> No
             terminal.type("y\n")
             assert terminal.end() == 0
         assert chat.end() == 0
+
+
+def test_a_permits_calls_like_it_and_says_so_when_it_cannot(gateway: RunningGateway) -> None:
+    """`a` lets the call run and the next one unasked; for an interpreter it is refused, and asked again."""
+    environment = terminal_environment(gateway)
+    with on_terminal([str(TYRUM), "chat", "/run uname -m"], environment) as terminal:
+        terminal.wait_for("a: also calls like it, for 30 days")
+        terminal.wait_for("Approve exactly this? [y/n/a] ")
+        terminal.type("a\n")
+        assert terminal.end() == 0
+    again = gateway.tyrum("chat", "/run uname -m")
+    assert again.returncode == 0, again.stderr
+    assert "waiting for approval" not in again.stderr
+    (override,) = json.loads(gateway.tyrum("policy", "overrides", "list", "-o", "json").stdout)
+    assert override["summary"] == "/usr/bin/uname -m (in .)"
+    assert gateway.tyrum("policy", "overrides", "revoke", override["override_id"]).returncode == 0
+    with on_terminal([str(TYRUM), "chat", "/run bash -c exit"], environment) as terminal:
+        terminal.wait_for("Approve exactly this? [y/n/a] ")
+        terminal.type("a\n")
+        terminal.wait_for("`bash` runs what its arguments, input or files name")
+        terminal.wait_for("Approve exactly this? [y/n/a] ")
+        terminal.type("y\n")
+        assert terminal.end() == 0
