@@ -1,9 +1,18 @@
 """Steps of a model behind HTTP, in both protocols: what counts, and what does not."""
 
 import asyncio
+import ipaddress
 import json
+import ssl
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from tests.models.remote import SECRET, asking, failure_of, remote, step_of
 from tests.support.model_server import (
@@ -144,6 +153,7 @@ async def test_a_stream_without_its_end_is_no_step(
     server.play("go", Step(calls=(LISTING,), fragments=4, fault=Cut(after, goodbye)))
     _, failure = await failure_of(remote(server, protocol, "go"))
     assert "broke off" in failure.public or "cannot be reached" in failure.public
+    assert not failure.usage.complete or after is None or "reached" in failure.public
     # A reset may overtake the little that was sent before it.
     assert failure.retryable is (after == 0) or goodbye is Goodbye.RESET
 
@@ -289,6 +299,53 @@ async def test_a_server_that_is_not_there_is_tried_again(server: ModelServer, pr
     _, failure = await failure_of(remote(server, protocol, "go", base_url="http://127.0.0.1:9"))
     assert "cannot be reached" in failure.public
     assert failure.retryable
+
+
+@both
+async def test_a_server_with_an_unknown_certificate_is_not_asked(
+    server: ModelServer, protocol: str, tmp_path: Path
+) -> None:
+    """A certificate that the system does not trust ends the step before the key is sent, and for good."""
+    asked: list[bytes] = []
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.read(1))
+        writer.close()
+
+    listening = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=self_signed(tmp_path))
+    async with listening:
+        port = listening.sockets[0].getsockname()[1]
+        model = remote(server, protocol, "go", base_url=f"https://127.0.0.1:{port}")
+        _, failure = await failure_of(model)
+    assert "not trusted" in failure.public
+    assert not failure.retryable
+    assert asked == []
+
+
+def self_signed(directory: Path) -> ssl.SSLContext:
+    """Make the TLS of a server whose certificate nobody has issued but itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    file = directory / "server.pem"
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    file.write_bytes(private + certificate.public_bytes(Encoding.PEM))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    return context
 
 
 @both

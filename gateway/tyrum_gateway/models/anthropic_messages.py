@@ -136,6 +136,7 @@ class MessageReader:
         match text(event, "type"):
             case "message_start":
                 self._count(mapping(mapping(event, "message"), "usage"))
+                self._output = None  # what is told here is a beginning
             case "content_block_start":
                 said = self._begin(number(event, "index"), mapping(event, "content_block"))
             case "content_block_delta":
