@@ -18,7 +18,7 @@ from tyrum.chat.v1 import event_pb2
 SECRET = "correct-horse-battery"
 
 LIMITS = (
-    "limits: {steps_per_turn: 2, attempts_per_step: 2, step_time: 1s, turn_time: 5s, concurrent_turns: 1}"
+    "limits: {steps_per_turn: 2, attempts_per_step: 2, step_time: 1s, turn_time: 8s, concurrent_turns: 1}"
 )
 LIMITS_SCRIPT = """\
 version: 1
@@ -115,7 +115,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         directory,
         script=RUNS_SCRIPT,
         rules=RUNS_RULES.replace("OWN", str(own)),
-        profile=f"wall_time: 1s, output: 8KiB, kill_grace: 100ms, path: [{programs}, /usr/bin]",
+        profile=f"wall_time: 2s, output: 8KiB, kill_grace: 100ms, path: [{programs}, /usr/bin]",
         more='listen: {tcp: "127.0.0.1:0"}\nsecrets: {KEY: "${env:PLANTED_KEY}"}\n',
     )
     text = config.read_text(encoding="utf-8").replace(
@@ -144,10 +144,10 @@ async def test_steps_attempts_and_their_time_are_those_of_the_file(limited: Plac
 
 
 async def test_a_turn_is_worked_on_for_the_time_of_the_file(limited: Place) -> None:
-    """A command that would take a minute ends with its turn, after five seconds."""
+    """A command that would take a minute ends with its turn, after eight seconds."""
     async with connected(limited.gateway) as client:
         _, events = await client.turn("long")
-        assert "more than 5 s" in end(events)
+        assert "more than 8 s" in end(events)
         (call,) = finished(events)
         assert call.state == event_pb2.CALL_STATE_OUTCOME_UNKNOWN
 
@@ -190,7 +190,7 @@ async def test_who_answers_for_a_rule_is_recorded(running: Place) -> None:
 
 @pytest.mark.parametrize(("text", "cause"), [("sleep", "wall_time"), ("flood", "output_limit")])
 async def test_a_command_has_the_limits_of_the_profile(running: Place, text: str, cause: str) -> None:
-    """A command that sleeps for a minute is ended after its second, one that floods at its eight KiB."""
+    """A command that sleeps for a minute is ended after two seconds, one that floods at its eight KiB."""
     async with connected(running.gateway) as client:
         _, events = await client.turn(text)
         (call,) = finished(events)

@@ -19,7 +19,7 @@ from tyrum.provider.v1 import control_pb2
 REQUESTS = 200
 AT_ONCE = 8
 OVERSIZE = 4 * 1024 * 1024 + 1
-DEADLINE = 10.0
+DEADLINE = 30.0
 ENDING = {"Drain", "Shutdown"}
 """Calls that a decodable request may well mean: they would end the provider under test."""
 

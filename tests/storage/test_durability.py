@@ -22,7 +22,7 @@ async def test_acknowledged_commits_survive_a_kill(database: Path) -> None:
     )
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(50):
             lines = [await process.stdout.readline() for _ in range(400)]
             process.kill()
             lines += (await process.stdout.read()).splitlines(keepends=True)

@@ -259,7 +259,7 @@ async def test_closing_answers_the_reads_under_way(database: Path) -> None:
     await store.close()
     assert {view.turn for view in await asyncio.gather(*reads)} == {turn}
     for thread in set(threading.enumerate()) - before:
-        await asyncio.to_thread(thread.join, 5)
+        await asyncio.to_thread(thread.join, 30)
         assert not thread.is_alive()
     assert [file.name for file in _files(database.parent)] == ["tyrum.db"]
 

@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-_SECONDS = 20.0
+_SECONDS = 40.0
 
 
 class Terminal:

@@ -43,7 +43,7 @@ async def run(place: Bench, arguments: Mapping[str, Any]) -> ToolResult:
 
 async def exists(path: Path) -> None:
     """Wait until a command has written a file."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not path.exists():  # noqa: ASYNC110, ASYNC240 - a file has no event
             await asyncio.sleep(0.01)
 
@@ -228,7 +228,7 @@ async def test_settle_elsewhere_is_refused(real: Bench) -> None:
 
 
 async def test_death_of_the_provider_leaves_the_outcome_unknown(tmp_path: Path) -> None:
-    """When the provider is killed under a call, the call settles within a second as unknown."""
+    """When the provider is killed under a call, the call settles as unknown, long before it would end."""
     async with running(spawner()) as host:
         place = bench(host, tmp_path)
         prepared = await place.shell("echo $$ > began; sleep 60")
@@ -238,7 +238,7 @@ async def test_death_of_the_provider_leaves_the_outcome_unknown(tmp_path: Path) 
         pid = host.status("chosen").pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
-        result = await asyncio.wait_for(call, 1)
+        result = await asyncio.wait_for(call, 20)
         assert result.state is CallState.OUTCOME_UNKNOWN
         assert "do not repeat it blindly" in result.content
 
