@@ -16,7 +16,7 @@ from tyrum.catalog.v1 import catalog_pb2
 from tyrum.chat.v1 import event_pb2
 
 SETTLED_WITHIN = 20.0
-"""Seconds from the death of the provider to the event: far less than the command, its limit or any deadline."""
+"""Seconds from the death of the provider to the event: far less than the command and every deadline."""
 
 RULES = """\
       - id: linger
@@ -103,7 +103,7 @@ async def shown(client: Client) -> catalog_pb2.Provider:
 async def test_a_provider_killed_in_a_call_leaves_an_unknown_outcome_at_once(
     gateway: RunningGateway,
 ) -> None:
-    """Settled by the death itself, the model told, the command dead, the provider back, the next call runs there."""
+    """Settled by the death itself, the model told, the command dead, the provider back and in use."""
     async with connected(gateway) as client:
         before = await shown(client)
         conversation, sequence, pid = await lingering(gateway, client, "linger", "ran")
