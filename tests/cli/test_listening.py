@@ -35,7 +35,7 @@ def start(directory: Path, config: Path) -> subprocess.CompletedProcess[str]:
         env=client_environment(directory / "state"),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
 

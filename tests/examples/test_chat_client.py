@@ -41,7 +41,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
         cwd=copy,
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=110,
         check=False,
     )
     assert run.returncode == 0, run.stderr
@@ -88,7 +88,7 @@ def test_the_commands_of_the_guide_run(gateway: RunningGateway, example: Path) -
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=55,
+        timeout=110,
         check=False,
     )
     assert run.returncode == 0, run.stderr
@@ -124,7 +124,7 @@ def test_the_example_resumes_by_sequence_after_the_gateway_was_killed(example: P
             shown = read_until(client.stdout.fileno(), "y, or a reason to deny:")
             gateway.restart()
             try:
-                stdout, stderr = client.communicate(b"y\n", timeout=30)
+                stdout, stderr = client.communicate(b"y\n", timeout=60)
             finally:
                 client.kill()
         shown += stdout.decode()
@@ -138,7 +138,7 @@ def test_the_example_resumes_by_sequence_after_the_gateway_was_killed(example: P
 
 def read_until(descriptor: int, text: str) -> str:
     """Read from a pipe until it has delivered `text`; fail after 20 s."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     data = b""
     while text.encode() not in data:
         ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))

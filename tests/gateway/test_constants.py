@@ -99,7 +99,7 @@ async def test_a_short_call_is_two_calls_of_the_provider(counting: Counting) -> 
 
 async def settled_calls(client: Client, counting: Counting, conversation: str) -> None:
     """Take turns without a call until nothing more is asked of the provider: releases follow the commit."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while True:
             await client.turn("wait", conversation)
             calls = counting.counters()[-1]["calls"]

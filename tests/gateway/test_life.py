@@ -49,7 +49,7 @@ async def test_sigterm_lets_a_turn_end_and_leaves_nothing_running(tmp_path: Path
             await client.turn("count")
         assert gateway.process is not None
         gateway.process.send_signal(signal.SIGTERM)
-        assert gateway.process.wait(20) == 0
+        assert gateway.process.wait(60) == 0
         assert not (gateway.state_dir / "gateway.json").exists()
         assert not _processes_mentioning(str(gateway.state_dir))
     finally:

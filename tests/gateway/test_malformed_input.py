@@ -257,7 +257,7 @@ async def test_methods_that_do_not_exist_are_unimplemented(gateway: RunningGatew
         for path in ("/tyrum.chat.v1.ChatService/Nothing", "/tyrum.none.v1.NoService/Nothing"):
             call_of: Any = client.channel.unary_unary(path)
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await call_of(b"\xff", metadata=client.metadata, timeout=10)
+                await call_of(b"\xff", metadata=client.metadata, timeout=60)
             assert caught.value.code() is StatusCode.UNIMPLEMENTED
             (info,) = infos(caught.value)
             assert info.reason == "CAPABILITY_NOT_DECLARED"

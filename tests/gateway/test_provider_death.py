@@ -141,7 +141,7 @@ async def test_a_provider_killed_in_a_call_leaves_an_unknown_outcome_at_once(
 
 async def until_admitted(client: Client) -> None:
     """Wait until the provider is back."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while (await shown(client)).lifecycle != catalog_pb2.PROVIDER_LIFECYCLE_ADMITTED:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 

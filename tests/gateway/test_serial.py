@@ -38,7 +38,7 @@ async def test_a_message_waits_for_the_turn_before_it_and_for_no_other_conversat
             assert kinds(await client.events(conversation)) == ["user_message", "user_message"]
 
             (tmp_path / "go").touch()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(50):
                 async for _ in first:
                     pass
                 async for _ in second:

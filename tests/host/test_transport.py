@@ -129,7 +129,7 @@ async def test_a_dead_path_fails_at_once(place: Place) -> None:
     channel = ProviderChannel("good", place.runtime / "p.sock")
     begun = asyncio.get_running_loop().time()
     with pytest.raises(OutcomeUnknown, match="UNAVAILABLE"):
-        await call(channel, timeout=30.0)
+        await call(channel, timeout=60.0)
     assert asyncio.get_running_loop().time() - begun < 15.0
     await channel.close("done")
 
@@ -139,7 +139,7 @@ def test_fork_support_is_off_before_grpc_loads() -> None:
     code = "import os, tyrum_provider_host; print(os.environ['GRPC_ENABLE_FORK_SUPPORT'])"
     environment = {name: value for name, value in os.environ.items() if name != "GRPC_ENABLE_FORK_SUPPORT"}
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=30
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout == "0\n"
 

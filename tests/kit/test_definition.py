@@ -72,7 +72,7 @@ def test_a_broken_definition_ends_the_program_with_one_line(
         "from tyrum_provider_kit import Cardinality, ProviderDefinition\n"
         f"ProviderDefinition({arguments.replace(repr(Cardinality.EXCLUSIVE), 'Cardinality.EXCLUSIVE')})\n"
     )
-    run = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=30, check=False)
+    run = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode == 2
     assert run.stderr.startswith(f"cannot start: {program}:2: {rule}"), run.stderr
     assert run.stderr.count("\n") == 1
@@ -83,7 +83,7 @@ def test_other_errors_keep_their_traceback() -> None:
     """The kit reports its own error in one line and leaves everything else as Python does it."""
     program = "import tyrum_provider_kit\nraise ValueError('mine')"
     run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert run.returncode == 1
     assert run.stderr.startswith("Traceback")

@@ -17,6 +17,6 @@ def test_the_spawner_loads_the_standard_library_only() -> None:
         "print('\\n'.join(sys.modules))"
     )
     command = [sys.executable, "-I", "-S", "-c", script, package]
-    loaded = subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout.split()
+    loaded = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.split()
     assert "tyrum_local_spawn.supervision.supervisor" in loaded
     assert not [name for name in loaded if name.split(".")[0] in FORBIDDEN]

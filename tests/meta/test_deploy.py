@@ -132,7 +132,7 @@ def test_the_gateway_serves_in_the_environment_of_the_unit(
             env=variables,
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=60,
             check=False,
         )
         assert status.returncode == 0, status.stderr

@@ -187,7 +187,7 @@ def test_the_console_scripts_of_the_wheel_start(wheel: Path) -> None:
         [sys.executable, "-B", "-c", program, str(wheel)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
         cwd=wheel,
     )

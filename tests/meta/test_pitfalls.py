@@ -347,7 +347,7 @@ def test_the_gateway_never_loads_a_provider() -> None:
         "print(json.dumps([name for name in sys.modules if name.startswith('tyrum')]))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     packages = {name.partition(".")[0] for name in json.loads(done.stdout)}
     assert packages == {"tyrum", "tyrum_gateway", "tyrum_provider_host"}
@@ -362,7 +362,7 @@ def test_the_command_line_turns_fork_support_off() -> None:
         "finally: print(os.environ.get('GRPC_ENABLE_FORK_SUPPORT'))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=30
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.stdout.splitlines()[-1] == "0", done.stderr
 

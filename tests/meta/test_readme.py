@@ -121,7 +121,7 @@ class Newcomer:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=20,
+            timeout=60,
             check=False,
         )
         assert run.returncode == code, run.stderr + run.stdout

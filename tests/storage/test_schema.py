@@ -190,7 +190,7 @@ async def test_opening_a_current_database_is_cheap(database: Path) -> None:
         "asyncio.run(main()); sys.exit('alembic' in sys.modules)"
     )
     done = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", script, str(database)], check=False, timeout=30
+        subprocess.run, [sys.executable, "-c", script, str(database)], check=False, timeout=60
     )
     assert done.returncode == 0
 

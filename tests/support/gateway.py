@@ -124,7 +124,7 @@ class RunningGateway:
             raise NotServing(f"SIGTERM did not end it within {_STOP_SECONDS:.0f} s\n{self.log}") from None
 
     def tyrum(
-        self, *arguments: str, stdin: str | None = None, timeout: float = 30.0
+        self, *arguments: str, stdin: str | None = None, timeout: float = 60.0
     ) -> subprocess.CompletedProcess[str]:
         """Run the installed command line against this gateway, without a terminal."""
         return subprocess.run(

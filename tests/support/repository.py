@@ -19,7 +19,7 @@ def tracked() -> Sequence[Path]:
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     if (ROOT / ".git").exists():
         listed = subprocess.run(
-            command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=True
+            command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
         ).stdout
         return sorted(Path(name) for name in listed.split("\0") if name and (ROOT / name).is_file())
     found: list[Path] = []

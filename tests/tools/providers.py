@@ -18,7 +18,7 @@ _EAGER = RestartPolicy(initial_delay=0.05, max_delay=0.2, crash_limit=50)
 def spec(name: str) -> ProviderSpec:
     """Specify the smallest conforming provider, which runs nothing."""
     command = (sys.executable, "-m", "tyrum_conformance.broken", "good")
-    return ProviderSpec(name=name, kind="isolation", command=command, start_timeout=30.0)
+    return ProviderSpec(name=name, kind="isolation", command=command, start_timeout=60.0)
 
 
 def spawner(**config: Any) -> ProviderSpec:
@@ -29,7 +29,7 @@ def spawner(**config: Any) -> ProviderSpec:
         kind="isolation",
         command=command,
         config={"run_as": "gateway_user", **config},
-        start_timeout=30.0,
+        start_timeout=60.0,
     )
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def lying() -> AsyncIterator[ProviderHost]:
     """Run the liar, named `chosen`."""
     command = (sys.executable, liar.__file__)
-    liars = ProviderSpec(name="chosen", kind="isolation", command=command, start_timeout=30.0)
+    liars = ProviderSpec(name="chosen", kind="isolation", command=command, start_timeout=60.0)
     async with running(liars) as host:
         yield host
 

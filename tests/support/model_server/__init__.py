@@ -1,4 +1,14 @@
-"""A scripted model server: one neutral script, spoken in the protocol of whoever asks."""
+"""A scripted model server: one neutral script, spoken in the protocol of whoever asks.
+
+    async with ModelServer() as server:
+        with gateway.asking(tmp_path, server, "openai", "hello") as gateway:
+            server.play("hello", Step(calls=(Call("process_run", "{…}"),)), Step(text=("Done.",)))
+            …
+            assert server.calls("hello") == 2
+
+Leaving the server raises what was wrong with any request: an expectation of a step, or what a strict server of
+the protocol would refuse. `requests` has them all, without the key.
+"""
 
 from tests.support.model_server.request import Request
 from tests.support.model_server.script import (

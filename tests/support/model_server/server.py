@@ -81,6 +81,7 @@ class ModelServer:
         self.accepted = Counter[str]()
         """Requests by scenario, refused ones included."""
         self._steps: dict[str, tuple[Step, ...]] = {}
+        self._otherwise: dict[str, Step | None] = {}
         self._barriers: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._reached: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._connections: set[asyncio.Task[None]] = set()
@@ -107,9 +108,16 @@ class ModelServer:
         if error is None:
             assert not self.problems, self.problems
 
-    def play(self, scenario: str, *steps: Step) -> None:
-        """Set what a scenario answers, from its first step on."""
+    def play(self, scenario: str, *steps: Step, otherwise: Step | None = None) -> None:
+        """Set what a scenario answers, from its first step on.
+
+        Args:
+            scenario: Its name.
+            steps: One for each request.
+            otherwise: Answers every request after them; without it such a request is a problem.
+        """
         self._steps[scenario] = steps
+        self._otherwise[scenario] = otherwise
         self.accepted[scenario] = 0
 
     def base_url(self, protocol: str, scenario: str) -> str:
@@ -163,14 +171,15 @@ class ModelServer:
     async def _play(
         self, request: Request, number: int, authorization: str, writer: asyncio.StreamWriter
     ) -> None:
-        steps = self._steps[request.scenario]
-        step = steps[number] if number < len(steps) else Step()
+        steps, otherwise = self._steps[request.scenario], self._otherwise[request.scenario]
+        step = steps[number] if number < len(steps) else otherwise or Step()
+        known = number < len(steps) or otherwise is not None
         wires: Mapping[str, Callable[[str, Step], Wire]] = {
             "openai": chat_wire.ChatWire,
             "anthropic": messages_wire.MessagesWire,
         }
         wire = wires[request.protocol](f"{request.scenario}-{number}", step)
-        wrong = list(self._wrong(request, step, known=number < len(steps)))
+        wrong = list(self._wrong(request, step, known=known))
         self.problems += [f"{request.scenario}, request {number + 1}: {problem}" for problem in wrong]
         if authorization != f"Bearer {KEY}":
             await _refuse(writer, Refuse(401), wire.refusal(401))
