@@ -8,11 +8,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tyrum_provider_host import ProviderSpec, RestartPolicy
+from tyrum_provider_host import ProviderSpec, RestartPolicy, TimeBounds
 from tyrum_provider_host.host import ProviderHost
 from tyrum_provider_host.status import Lifecycle
 
 _EAGER = RestartPolicy(initial_delay=0.05, max_delay=0.2, crash_limit=50)
+_PATIENT = TimeBounds(handshake=20.0, descriptor=20.0, probe=20.0, posture=20.0, health=20.0, settle=20.0)
+"""A provider on a busy machine does its part late."""
 
 
 def spec(name: str) -> ProviderSpec:
@@ -38,9 +40,11 @@ async def running(*specs: ProviderSpec) -> AsyncIterator[ProviderHost]:
     """Run providers until the block is left; all are admitted when it begins."""
     base = Path(tempfile.mkdtemp(prefix="tyt-"))
     try:
-        host = ProviderHost(specs, state_dir=base / "state", runtime_dir=base / "run", restarts=_EAGER)
+        host = ProviderHost(
+            specs, state_dir=base / "state", runtime_dir=base / "run", bounds=_PATIENT, restarts=_EAGER
+        )
         async with host:
-            await host.wait_settled(40)
+            await host.wait_settled(90)
             states = {status.name: (status.lifecycle, status.reason) for status in host.statuses()}
             assert all(lifecycle is Lifecycle.ADMITTED for lifecycle, _ in states.values()), states
             yield host
