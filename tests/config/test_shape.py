@@ -111,17 +111,27 @@ def test_problems_have_a_machine_readable_form(tmp_path: Path) -> None:
         (
             "version: 1",
             "version: 1\nlisten: {tcp: 0.0.0.0:7460}",
-            "needs TLS, which this version does not have",
+            "needs TLS: add `listen.tls`",
         ),
         (
             "version: 1",
             "version: 1\nlisten: {tcp: '[::]:7460'}",
-            "needs TLS, which this version does not have",
+            "needs TLS: add `listen.tls`",
         ),
         (
             "version: 1",
             "version: 1\nlisten: {tcp: example.org:1}",
-            "needs TLS, which this version does not have",
+            "needs TLS: add `listen.tls`",
+        ),
+        (
+            "version: 1",
+            "version: 1\nlisten: {ops: 0.0.0.0:7461}",
+            "2:15: listen.ops: only this machine may ask",
+        ),
+        (
+            "version: 1",
+            "version: 1\nlisten: {tls: {cert: c, key: k}}",
+            "2:15: listen.tls: `tls` protects `tcp`",
         ),
         ("version: 1", "version: 1\nlisten: {tcp: 127.0.0.1:65536}", "expected HOST:PORT"),
         ("version: 1", "version: 1\nlisten: {tcp: 7460}", "listen.tcp: expected text, found a number"),

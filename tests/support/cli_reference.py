@@ -10,6 +10,7 @@ from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from tyrum_gateway.cli.commands import COMMANDS, root
 from tyrum_gateway.cli.failure import MEANINGS
+from tyrum_gateway.cli.remote import OPTIONS, VARIABLES, ClientCommand
 from tyrum_gateway.cli.topics import ENVIRONMENT, OUTPUT
 
 PATH = Path(__file__).resolve().parents[2] / "docs/reference/cli.md"
@@ -24,12 +25,32 @@ to stderr as `error: …`, with what can be done about it as `hint: …`. `tyrum
 """
 
 
+_DISTANT = """\
+Every command with `--address` has these options too; the variable does the same. A gateway beyond this
+machine is called with TLS only.
+
+| option | variable | meaning |
+|---|---|---|"""
+
+
+def _distant() -> Iterator[str]:
+    command = COMMANDS["whoami"].load()
+    assert isinstance(command, ClientCommand)
+    context = typer.Context(command)
+    for parameter in command.get_params(context):
+        if isinstance(parameter, TyperOption) and parameter.name in OPTIONS:
+            record = parameter.get_help_record(context)
+            assert record is not None
+            yield f"| `{record[0]}` | `{VARIABLES[parameter.name]}` | {record[1]} |"
+
+
 def reference() -> str:
     """Return the whole page."""
     parts = [_INTRODUCTION, "## Exit codes\n", "| code | meaning |\n|---|---|"]
     parts += [f"| {code.value} | {meaning} |" for code, meaning in MEANINGS.items()]
     parts += ["\n## Environment\n", "| variable | meaning |\n|---|---|"]
     parts += [f"| `{name}` | {meaning} |" for name, meaning in ENVIRONMENT.items()]
+    parts += ["\n## Distant gateways\n", _DISTANT, *_distant()]
     parts += ["\n## Output\n", f"```text\n{OUTPUT}\n```", "\n## Commands"]
     context = typer.Context(typer.main.get_command(root))
     for name, entry in COMMANDS.items():
@@ -53,7 +74,9 @@ def _command(path: str, command: Command, parent: typer.Context) -> Iterator[str
 
 def _parameters(command: Command, context: typer.Context) -> Iterator[str]:
     for parameter in command.get_params(context):
-        if isinstance(parameter, TyperArgument | TyperOption) and "--help" not in parameter.opts:
+        shared = parameter.name in OPTIONS
+        own = isinstance(parameter, TyperArgument | TyperOption) and "--help" not in parameter.opts
+        if own and not shared:
             record = parameter.get_help_record(context)
             if record is not None:
                 name, meaning = (" ".join(part.replace("|", ", ").split()) for part in record)

@@ -13,6 +13,7 @@ import structlog
 from tyrum_gateway.app.agent import Agent, EngineLimits
 from tyrum_gateway.app.approval_watch import ApprovalSignal
 from tyrum_gateway.app.interrupt import Interrupts
+from tyrum_gateway.app.observer import Observer
 from tyrum_gateway.app.past import Pasts
 from tyrum_gateway.app.proposals import Permissions, Proposals
 from tyrum_gateway.app.runner import TurnRunner
@@ -43,6 +44,7 @@ class Engine:
         streams: Streams,
         limits: EngineLimits,
         permissions: Permissions | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._store = store
         self._ids = ids
@@ -67,6 +69,7 @@ class Engine:
             approvals=self.approvals,
             pasts=self.pasts,
             limits=limits,
+            observer=observer,
         )
         self._runner = TurnRunner(
             agent=agent,
@@ -98,6 +101,11 @@ class Engine:
             self._group = None
             for task in self._tasks:
                 task.cancel()
+
+    @property
+    def working(self) -> int:
+        """Conversations in work."""
+        return len(self._active)
 
     def drain(self) -> None:
         """Begin nothing more: turns in work go on to their rest, what is queued or answered stays."""

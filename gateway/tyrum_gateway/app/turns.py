@@ -5,11 +5,13 @@ provider's result nor a human's answer is lost to a race; one that no longer fit
 """
 
 import itertools
+import time
 from collections.abc import Iterable, Mapping
 
 from tyrum_gateway.app.agent import EngineLimits
 from tyrum_gateway.app.approval_watch import ApprovalSignal
 from tyrum_gateway.app.fold import fold
+from tyrum_gateway.app.observer import Observer, Unobserved
 from tyrum_gateway.app.past import Pasts
 from tyrum_gateway.app.streams import Streams
 from tyrum_gateway.domain.approval import Approval, close
@@ -49,6 +51,7 @@ class Turns:
         approvals: ApprovalSignal,
         pasts: Pasts,
         limits: EngineLimits,
+        observer: Observer | None = None,
     ) -> None:
         self._store = store
         self._pasts = pasts
@@ -56,6 +59,7 @@ class Turns:
         self._streams = streams
         self._approvals = approvals
         self._limits = limits
+        self._observer = observer or Unobserved()
 
     async def apply(
         self,
@@ -92,7 +96,9 @@ class Turns:
                 checkpoint=await self._checkpoint(turn, transition.effects),
             )
             try:
+                began = time.perf_counter()
                 stored, recorded = await self._store.commit(commit)
+                self._observer.committed(commit, time.perf_counter() - began)
             except VersionConflict:
                 newer = (await self._store.turn(turn.turn_id)).turn
                 if newer.version == turn.version:

@@ -10,6 +10,7 @@ from tyrum_gateway.app.approvals import ApprovalDesk
 from tyrum_gateway.app.chat import ChatDesk
 from tyrum_gateway.app.engine import Engine
 from tyrum_gateway.app.identity import Identity
+from tyrum_gateway.app.observer import Observer
 from tyrum_gateway.app.overrides import Overrides
 from tyrum_gateway.app.principals import PrincipalDesk
 from tyrum_gateway.app.sessions import Sessions
@@ -78,6 +79,7 @@ def compose(
     redactor: Redactor,
     version: str,
     seams: Seams,
+    observer: Observer | None = None,
 ) -> Composition:
     """Wire a gateway.
 
@@ -88,6 +90,7 @@ def compose(
         redactor: Learns every secret that is resolved.
         version: Of the gateway, told to providers.
         seams: What a bench or a test puts in the place of a part.
+        observer: Is told what happens; nobody by default.
 
     Raises:
         StateUnusable: The workspace cannot be prepared.
@@ -123,6 +126,7 @@ def compose(
         streams=streams,
         limits=limits,
         permissions=overrides,
+        observer=observer,
     )
     return Composition(
         host=host,

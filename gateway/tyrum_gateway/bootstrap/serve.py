@@ -16,6 +16,7 @@ from tyrum_gateway.app.identity import new_token
 from tyrum_gateway.app.runs import RunDesk
 from tyrum_gateway.bootstrap.compose import Composition, Seams, compose
 from tyrum_gateway.bootstrap.evidence import Anchor, recorded
+from tyrum_gateway.bootstrap.operations import operations
 from tyrum_gateway.bootstrap.state_directory import (
     StateDirectory,
     free_socket,
@@ -24,6 +25,7 @@ from tyrum_gateway.bootstrap.state_directory import (
     runtime_directory,
 )
 from tyrum_gateway.bootstrap.system import forbid_core_dumps
+from tyrum_gateway.bootstrap.tls import server_certificate
 from tyrum_gateway.config.profiles import profile_problems
 from tyrum_gateway.config.settings import Settings
 from tyrum_gateway.domain.principal import Role
@@ -37,6 +39,8 @@ from tyrum_gateway.rpc.policy import PolicyServicer
 from tyrum_gateway.rpc.runs import RunServicer
 from tyrum_gateway.rpc.server import GatewayServer, Services
 from tyrum_gateway.telemetry.logging import configure_logging
+from tyrum_gateway.telemetry.metrics import Metrics
+from tyrum_gateway.telemetry.ops import Readiness
 from tyrum_gateway.telemetry.redaction import Redactor
 from tyrum_provider_host.status import ProviderStatus
 
@@ -98,7 +102,9 @@ async def serve(
             log.info("removed_stale_socket", path=str(stale))
         addresses = [f"unix:{socket}"]
         if settings.listen.tcp is not None:
-            addresses.append(f"{settings.listen.tcp.host}:{settings.listen.tcp.port}")
+            addresses.append(settings.listen.tcp.text)
+        certificate = server_certificate(settings.listen.tls)
+        metrics = None if settings.listen.ops is None else Metrics()
         store = await seams.open_store(directory.database)
         try:
             parts = compose(
@@ -108,6 +114,7 @@ async def serve(
                 redactor=redactor,
                 version=version,
                 seams=seams,
+                observer=metrics,
             )
             anchor = Anchor(directory.audit, settings.audit_heads)
             async with recorded(settings, store, anchor, version) as keeper:
@@ -116,7 +123,9 @@ async def serve(
                     fix = "delete it to get a new one, unless the principal `operator` is disabled"
                     log.warning("operator_token_unusable", file=str(directory.token_file), fix=fix)
                 server = GatewayServer(
-                    guard=Guard(identity=parts.identity, sessions=parts.sessions, ids=parts.ids),
+                    guard=Guard(
+                        identity=parts.identity, sessions=parts.sessions, ids=parts.ids, observer=metrics
+                    ),
                     services=Services(
                         ChatServicer(parts.chat),
                         ApprovalServicer(
@@ -133,11 +142,20 @@ async def serve(
                         IdentityServicer(parts.principals),
                     ),
                     addresses=addresses,
+                    certificate=certificate,
                 )
-                async with parts.host:
+                async with operations(settings, parts, store, metrics) as (readiness, ops), parts.host:
                     await parts.host.wait_settled(ADMISSION_SECONDS)
-                    announce = partial(directory.announced, version=version, config=settings.source)
-                    await _run(parts, server, settings, announce, ready, keeper=keeper)
+                    announce = partial(directory.announced, version=version, config=settings.source, ops=ops)
+                    await _run(
+                        parts,
+                        server,
+                        settings,
+                        announce=announce,
+                        ready=ready,
+                        keeper=keeper,
+                        readiness=readiness,
+                    )
         finally:
             await store.close()
             socket.unlink(missing_ok=True)
@@ -147,10 +165,11 @@ async def _run(
     parts: Composition,
     server: GatewayServer,
     settings: Settings,
+    *,
     announce: Callable[[Sequence[str]], contextlib.AbstractContextManager[None]],
     ready: Callable[[Serving], None],
-    *,
     keeper: HeadKeeper,
+    readiness: Readiness,
 ) -> None:
     terminated, hurried = asyncio.Event(), asyncio.Event()
     stopping, started = asyncio.Event(), asyncio.Event()
@@ -173,8 +192,10 @@ async def _run(
             for problem in problems:
                 log.warning("profile_unusable", profile=problem.profile, reason=problem.message)
             ready(Serving(bound, _lifecycles(parts), [problem.message for problem in problems]))
+            readiness.phase = ""
             await terminated.wait()
         log.info("draining")
+        readiness.phase = "draining"
         parts.chat.drain()
         parts.engine.drain()
         await server.drain()

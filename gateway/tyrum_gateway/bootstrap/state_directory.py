@@ -1,7 +1,8 @@
 """The state directory: one gateway at a time, private to its user, self-describing.
 
-It holds `gateway.lock`, `gateway.json` {address, addresses, pid, boot_id, version, config} while a gateway
-runs, `operator.token` (0600), the database, `audit/` {key, key.pub, heads.jsonl} and `providers/<name>/`.
+It holds `gateway.lock`, `gateway.json` {address, addresses, pid, boot_id, version, config, ops} while a
+gateway runs, `operator.token` (0600), the database, `audit/` {key, key.pub, heads.jsonl} and
+`providers/<name>/`.
 """
 
 import fcntl
@@ -125,7 +126,9 @@ class StateDirectory:
         return token
 
     @contextmanager
-    def announced(self, addresses: Sequence[str], version: str, config: Path) -> Iterator[None]:
+    def announced(
+        self, addresses: Sequence[str], version: str, config: Path, ops: str = ""
+    ) -> Iterator[None]:
         """Tell clients on this machine where the gateway is and what configured it, while it serves."""
         described = {
             "address": addresses[0],
@@ -134,6 +137,7 @@ class StateDirectory:
             "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip(),
             "version": version,
             "config": str(config.absolute()),
+            **({"ops": ops} if ops else {}),
         }
         descriptor, draft = tempfile.mkstemp(dir=self.path, prefix=".gateway-")
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

@@ -17,7 +17,14 @@ import typer
 from tyrum_gateway.cli.failure import ExitCode, Failure
 from tyrum_gateway.cli.options import Output, sub_app
 from tyrum_gateway.cli.output import Format, emit, say
-from tyrum_gateway.config import ConfigProblems, Problem, check_file, config_file, load_settings
+from tyrum_gateway.config import (
+    ConfigProblems,
+    Problem,
+    check_certificates,
+    check_file,
+    config_file,
+    load_settings,
+)
 from tyrum_gateway.config.schema import json_schema
 from tyrum_gateway.config.show import Effective, effective
 
@@ -50,7 +57,7 @@ def validate(
     """
     path = config_file(file)
     try:
-        check_file(path, environment=os.environ)
+        check_certificates(check_file(path, environment=os.environ))
     except ConfigProblems as problems:
         raise _told(problems.problems, output) from None
     statuses, refused = _probe(path) if probe else ((), [])

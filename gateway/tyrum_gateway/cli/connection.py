@@ -1,13 +1,14 @@
 """Finding the gateway and calling it.
 
-Invariants: the token comes from a file that only its owner can read and leaves the process only through a
-socket of this machine; every unary call has a deadline; an error keeps what the service said about it.
+Invariants: the token comes from a file that only its owner can read and leaves the machine only inside TLS;
+every unary call has a deadline; an error keeps what the service said about it.
 """
 
 import asyncio
 import ipaddress
 import json
 import os
+import re
 import shlex
 import stat
 from collections.abc import AsyncIterator
@@ -31,13 +32,15 @@ from tyrum.identity.v1.identity_pb2_grpc import IdentityServiceStub
 from tyrum.policy.v1.policy_pb2_grpc import PolicyServiceStub
 from tyrum.run.v1.run_pb2_grpc import RunServiceStub
 from tyrum_gateway.cli.failure import ExitCode, Failure, from_reason
+from tyrum_gateway.cli.remote import given, named_file
+from tyrum_gateway.cli.secure import ClientTls, client_tls
 
 DEADLINE = 15.0
 """Seconds that a unary call may take."""
 
 _MESSAGE_LIMIT = 4 * 1024 * 1024
+_AUTHORITY = ("grpc.default_authority", "localhost")
 _OPTIONS = (
-    ("grpc.default_authority", "localhost"),
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.max_receive_message_length", _MESSAGE_LIMIT),
     ("grpc.max_send_message_length", _MESSAGE_LIMIT),
@@ -45,6 +48,7 @@ _OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
+_HOST_AND_PORT = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):[0-9]{1,5}")
 _TOKEN_LIMIT = 4096
 _CONNECT_SECONDS = 10.0
 
@@ -58,6 +62,8 @@ class Target:
     state_dir: Path
     announced: bool = True
     """Whether the state directory named the address."""
+    tls: ClientTls | None = None
+    """None: in the clear, which never leaves this machine."""
 
     def __repr__(self) -> str:
         """Leave the token out."""
@@ -91,8 +97,11 @@ def find(state_dir: Path | None, address: str | None) -> Target:
         Failure: No gateway runs there, or the token cannot be used.
     """
     directory = (state_dir or default_state_dir()).absolute()
-    found = checked_address(address) if address is not None else _announced(directory)
-    return Target(found, _token(directory), directory, announced=address is None)
+    tls = client_tls() if address is not None else None
+    found = checked_address(address, secure=tls is not None) if address is not None else _announced(directory)
+    if found.startswith("unix:"):
+        tls = None
+    return Target(found, _token(directory), directory, announced=address is None, tls=tls)
 
 
 class Unreachable(Failure):
@@ -110,7 +119,8 @@ def not_running(directory: Path) -> Unreachable:
 def flags(target: Target) -> str:
     """Return the options under which a suggested command finds the same gateway."""
     explicit = "" if target.announced else f" --address {target.address}"
-    return state_dir_option(target.state_dir) + explicit
+    files = (f" --{name.replace('_', '-')} {shlex.quote(str(path))}" for name, path in given().items())
+    return state_dir_option(target.state_dir) + explicit + "".join(files)
 
 
 def state_dir_option(directory: Path) -> str:
@@ -119,11 +129,11 @@ def state_dir_option(directory: Path) -> str:
     return "" if known else f" --state-dir {shlex.quote(str(directory))}"
 
 
-def checked_address(address: str) -> str:
-    """Accept a socket or a loopback address: a bearer token never crosses a network in the clear.
+def checked_address(address: str, *, secure: bool = False) -> str:
+    """Accept a socket, or loopback, or with TLS any host: no token crosses a network in the clear.
 
     Raises:
-        Failure: It is neither.
+        Failure: It is none of them.
     """
     if address.startswith("/"):
         return f"unix:{address}"
@@ -134,10 +144,10 @@ def checked_address(address: str) -> str:
         loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         loopback = False
-    if not loopback:
+    if not loopback and not (secure and _HOST_AND_PORT.fullmatch(address)):
         raise Failure(
             f"`{address}` is neither a socket nor a loopback address",
-            hint="use unix:PATH or 127.0.0.1:PORT; TLS for other addresses does not exist yet",
+            hint="use unix:PATH or 127.0.0.1:PORT; HOST:PORT elsewhere needs TLS: --ca FILE",
             code=ExitCode.USAGE,
         )
     return address
@@ -162,8 +172,7 @@ def _announced(directory: Path) -> str:
 
 def token_file(directory: Path) -> Path:
     """Return where the token is read from."""
-    named = os.environ.get("TYRUM_TOKEN_FILE")
-    return Path(named) if named else directory / "operator.token"
+    return named_file("token_file") or directory / "operator.token"
 
 
 def token_problem(path: Path) -> str:
@@ -202,7 +211,7 @@ async def connect(target: Target) -> AsyncIterator[Gateway]:
     Raises:
         Unreachable: No gateway answers.
     """
-    async with grpc.aio.insecure_channel(target.address, options=_OPTIONS) as channel:
+    async with _channel(target) as channel:
         await _reach(channel, target)
         try:
             yield Gateway(
@@ -220,6 +229,13 @@ async def connect(target: Target) -> AsyncIterator[Gateway]:
             raise describe(error, target) from error
 
 
+def _channel(target: Target) -> grpc.aio.Channel:
+    if target.tls is None:
+        return grpc.aio.insecure_channel(target.address, options=(*_OPTIONS, _AUTHORITY))
+    # The name that was called is the name that the certificate must have.
+    return grpc.aio.secure_channel(target.address, target.tls.credentials(), options=_OPTIONS)
+
+
 async def _reach(channel: grpc.aio.Channel, target: Target) -> None:
     """Wait for the connection: a call that fails afterwards was lost, not refused a connection."""
     try:
@@ -233,6 +249,11 @@ async def _reach(channel: grpc.aio.Channel, target: Target) -> None:
 
 
 def _no_answer(target: Target) -> Unreachable:
+    if target.tls is not None:
+        return Unreachable(
+            f"no gateway answers at `{target.address}` with a certificate that --ca vouches for",
+            hint="check address and --ca; it may ask for a client certificate: --client-cert, --client-key",
+        )
     return Unreachable(
         f"no gateway answers at `{target.address}`",
         hint=f"start one: tyrum serve{state_dir_option(target.state_dir)}",

@@ -1,11 +1,12 @@
 """Options that many commands share, written once."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from tyrum_gateway.cli.output import Format
+from tyrum_gateway.cli.remote import ClientCommand
 
 StateDir = Annotated[
     Path | None,
@@ -22,15 +23,23 @@ Address = Annotated[
         "--address",
         metavar="ADDRESS",
         help="Address of the gateway, such as unix:/run/tyrum/gateway.sock or 127.0.0.1:7460, instead of the "
-        "one the state directory names.",
+        "one the state directory names; any other host needs --ca.",
     ),
 ]
 Output = Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")]
 
 
+class _ClientApp(typer.Typer):
+    """An app whose commands take what a distant gateway needs, if they take its address."""
+
+    def command(self, name: str | None = None, **options: Any) -> Any:
+        """Register a command."""
+        return super().command(name, cls=ClientCommand, **options)
+
+
 def sub_app(summary: str) -> typer.Typer:
     """Make the app of one command or one noun."""
-    return typer.Typer(
+    return _ClientApp(
         help=summary,
         add_completion=False,
         rich_markup_mode=None,

@@ -13,6 +13,9 @@ ENVIRONMENT = {
     "TYRUM_CONFIG": "Configuration file for serve, config and doctor; the command line wins.",
     "TYRUM_STATE_DIR": "State directory of the gateway; --state-dir wins.",
     "TYRUM_TOKEN_FILE": "File with the bearer token (mode 0600), instead of the state directory's own.",
+    "TYRUM_TLS_CA": "Authority of a distant gateway's certificate, as --ca.",
+    "TYRUM_TLS_CLIENT_CERT": "Client certificate, as --client-cert.",
+    "TYRUM_TLS_CLIENT_KEY": "Its private key, as --client-key.",
     "NO_COLOR": "When set, output has no colour and no styles.",
 }
 """Environment variables the command line reads."""

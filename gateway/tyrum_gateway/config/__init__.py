@@ -1,7 +1,7 @@
 """The operator's YAML: loading, validation with positions, secrets."""
 
 from tyrum_gateway.config.environment import config_file
-from tyrum_gateway.config.load import check_file, load_settings, quickstart_path
+from tyrum_gateway.config.load import check_certificates, check_file, load_settings, quickstart_path
 from tyrum_gateway.config.problems import ConfigProblems, Problem
 from tyrum_gateway.config.secrets import SecretReference, SecretUnavailable, SecretValue
 from tyrum_gateway.config.settings import (
@@ -16,6 +16,7 @@ from tyrum_gateway.config.settings import (
     ScriptedModelSettings,
     Settings,
     TcpAddress,
+    TlsSettings,
 )
 
 __all__ = [
@@ -35,6 +36,8 @@ __all__ = [
     "SecretValue",
     "Settings",
     "TcpAddress",
+    "TlsSettings",
+    "check_certificates",
     "check_file",
     "config_file",
     "load_settings",

@@ -13,6 +13,7 @@ from pathlib import Path as FilePath
 
 from tyrum_gateway.config import document
 from tyrum_gateway.config.document import Node, Scalar, Sequence, descend, select
+from tyrum_gateway.config.listening import listening
 from tyrum_gateway.config.problems import Path, Place, Problem, did_you_mean, show_key
 from tyrum_gateway.config.rules import rules
 from tyrum_gateway.config.secrets import SecretReference, SecretUnavailable
@@ -44,6 +45,7 @@ def check(root: document.Mapping, around: Surroundings) -> Iterator[Problem]:
     yield from _secrets(root, around)
     yield from _repetitions(root, around.file)
     yield from rules(root, around.file)
+    yield from listening(root, around.file)
     yield from _programs(root, around)
     yield from _scripts(root, around)
     yield from _extras(root, around.file)

@@ -15,6 +15,7 @@ from tyrum_gateway.config import model
 from tyrum_gateway.config.checks import Surroundings, check, find_program
 from tyrum_gateway.config.document import MAX_BYTES, Mapping, Node, plain, read_document
 from tyrum_gateway.config.explain import explain
+from tyrum_gateway.config.listening import certificate_problems
 from tyrum_gateway.config.model_kinds import AnthropicModel, Model, OfflineModel, OpenAiModel, ScriptedModel
 from tyrum_gateway.config.policy import to_bundle
 from tyrum_gateway.config.problems import MOST_OF_A_SORT, START, ConfigProblems, Place, Problem
@@ -33,6 +34,7 @@ from tyrum_gateway.config.settings import (
     ScriptedModelSettings,
     Settings,
     TcpAddress,
+    TlsSettings,
 )
 from tyrum_gateway.config.values import split_tcp
 
@@ -56,12 +58,14 @@ def quickstart_path() -> Path:
 def load_settings(path: Path, *, environment: AbstractMapping[str, str], state_dir: Path) -> Settings:
     """Read, check and convert a configuration file.
 
-    Secrets are looked up once to see that they exist, and left as references.
+    Secrets are looked up once to see that they exist, and left as references; certificates are looked at.
 
     Raises:
         ConfigProblems: the file cannot be used; it lists every problem by position.
     """
-    return _settings(check_file(path, environment=environment), environment, state_dir)
+    checked = check_file(path, environment=environment)
+    check_certificates(checked)
+    return _settings(checked, environment, state_dir)
 
 
 def check_file(
@@ -93,6 +97,27 @@ def check_file(
         raise ConfigProblems(problems)
     digest = "sha256:" + hashlib.sha256(read).hexdigest()
     return CheckedFile(path, around.directory, content, digest)
+
+
+def check_certificates(checked: CheckedFile) -> None:
+    """Look at the files that `listen.tls` names.
+
+    Raises:
+        ConfigProblems: they cannot be served with; it lists every problem by the position of the key.
+    """
+    tls = _tls(checked)
+    problems = [
+        Problem(
+            str(checked.path),
+            place_of(checked.path, "listen", "tls", key),
+            ("listen", "tls", key),
+            "certificate",
+            message,
+        )
+        for key, message in (certificate_problems(tls) if tls else ())
+    ]
+    if problems:
+        raise ConfigProblems(problems)
 
 
 def place_of(path: Path, *keys: str) -> Place:
@@ -128,6 +153,21 @@ def read_file(path: Path) -> bytes:
         raise refuse("the file's name holds a NUL character") from None
 
 
+def _address(text: str | None) -> TcpAddress | None:
+    return None if text is None else TcpAddress(*split_tcp(text))
+
+
+def _tls(checked: CheckedFile) -> TlsSettings | None:
+    tls = checked.content.listen.tls
+    if tls is None:
+        return None
+    return TlsSettings(
+        cert=checked.directory / tls.cert,
+        key=checked.directory / tls.key,
+        client_ca=None if tls.client_ca is None else checked.directory / tls.client_ca,
+    )
+
+
 def _settings(checked: CheckedFile, environment: AbstractMapping[str, str], state_dir: Path) -> Settings:
     content = checked.content
     agent = content.agents.default
@@ -138,7 +178,9 @@ def _settings(checked: CheckedFile, environment: AbstractMapping[str, str], stat
         state_dir=state_dir,
         listen=ListenSettings(
             unix=None if content.listen.unix is None else Path(content.listen.unix),
-            tcp=None if content.listen.tcp is None else TcpAddress(*split_tcp(content.listen.tcp)),
+            tcp=_address(content.listen.tcp),
+            tls=_tls(checked),
+            ops=_address(content.listen.ops),
         ),
         secrets=MappingProxyType(
             {

@@ -15,11 +15,26 @@ from tyrum_gateway.domain.policy import Bundle
 
 @dataclass(frozen=True, slots=True)
 class TcpAddress:
-    """A loopback address to listen on."""
+    """An address to listen on."""
 
     host: str
     port: int
     """0 takes a free port."""
+
+    @property
+    def text(self) -> str:
+        """Write `HOST:PORT`, with brackets around an IPv6 address."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """Files for TLS; absolute."""
+
+    cert: Path
+    key: Path
+    client_ca: Path | None
+    """None: clients need no certificate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +44,10 @@ class ListenSettings:
     unix: Path | None
     """None: one of its own in the runtime directory."""
     tcp: TcpAddress | None
+    tls: TlsSettings | None = None
+    """Loopback without it is served in the clear."""
+    ops: TcpAddress | None = None
+    """Loopback; for probes and metrics."""
 
 
 @dataclass(frozen=True, slots=True)

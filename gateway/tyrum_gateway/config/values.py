@@ -35,7 +35,8 @@ def split_tcp(text: str) -> tuple[str, int]:
     return match[1].strip("[]"), int(match[2])
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Tell whether a host is certainly this machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -52,23 +53,25 @@ def _base_url(text: str) -> str:
         raise PydanticCustomError("url", "expected an address, such as `https://models.example.org/v1`")
     if url.username is not None or url.password is not None or url.query or url.fragment:
         raise PydanticCustomError("url", "an address has no user, query or fragment; the key is a secret")
-    if url.scheme != "https" and not (url.scheme == "http" and _is_loopback(host)):
+    if url.scheme != "https" and not (url.scheme == "http" and is_loopback(host)):
         raise PydanticCustomError(
             "url", "expected https, or http on loopback: the key travels with a request"
         )
     return text.rstrip("/")
 
 
-def _loopback(text: str) -> str:
+def _address(text: str) -> str:
     try:
-        host, _ = split_tcp(text)
+        split_tcp(text)
     except ValueError as error:
         raise PydanticCustomError("address", "{why}", {"why": str(error)}) from None
-    if not _is_loopback(host):
+    return text
+
+
+def _loopback(text: str) -> str:
+    if not is_loopback(split_tcp(_address(text))[0]):
         raise PydanticCustomError(
-            "not_loopback",
-            "an address other than loopback needs TLS, which this version does not have; "
-            "use 127.0.0.1 or [::1], or reach the gateway through `unix`",
+            "not_loopback", "only this machine may ask here: use 127.0.0.1 or [::1], or leave it out"
         )
     return text
 
@@ -91,6 +94,12 @@ def _inside(text: str) -> str:
     if not text or path.is_absolute() or ".." in path.parts or "\0" in text:
         raise PydanticCustomError("path", "expected a relative path without `..`")
     return str(path)
+
+
+def _file(text: str) -> str:
+    if not text or "\0" in text:
+        raise PydanticCustomError("path", "expected the path of a file")
+    return text
 
 
 def _program(text: str) -> str:
@@ -138,6 +147,8 @@ EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,12
 RuleId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 Line = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\r\n]+$")]
+Address = Annotated[str, AfterValidator(_address)]
+FilePath = Annotated[str, AfterValidator(_file)]
 SocketPath = Annotated[str, AfterValidator(_socket_path)]
 LoopbackAddress = Annotated[str, AfterValidator(_loopback)]
 RelativePath = Annotated[str, AfterValidator(_inside)]

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import grpc
 import grpc.aio
@@ -55,16 +55,34 @@ class Services:
     identity: IdentityServicer
 
 
+@dataclass(frozen=True, slots=True)
+class ServerCertificate:
+    """Who the server is on addresses that are no sockets, in PEM."""
+
+    chain: bytes
+    key: bytes = field(repr=False)
+    client_ca: bytes | None
+    """Authorities of client certificates, which are then required."""
+
+
 class GatewayServer:
     """Serves clients between `start` and `stop`."""
 
-    def __init__(self, *, guard: Guard, services: Services, addresses: Sequence[str]) -> None:
+    def __init__(
+        self,
+        *,
+        guard: Guard,
+        services: Services,
+        addresses: Sequence[str],
+        certificate: ServerCertificate | None = None,
+    ) -> None:
         """Prepare the server.
 
         Args:
             guard: Stands before every handler.
             services: What is offered.
-            addresses: `unix:PATH` or `HOST:PORT`, loopback only; port 0 takes a free one.
+            addresses: `unix:PATH` or `HOST:PORT`; port 0 takes a free one.
+            certificate: For TLS on every `HOST:PORT`; without it they are served in the clear.
         """
         self._server = grpc.aio.server(interceptors=[guard], options=_OPTIONS)
         self._health = HealthServicer()
@@ -79,6 +97,7 @@ class GatewayServer:
         names = (*_OWN_SERVICES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
         reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), self._server)
         self._addresses = addresses
+        self._credentials = _credentials(certificate)
 
     async def start(self) -> list[str]:
         """Listen; return the addresses in the order given, with the ports that were taken.
@@ -90,7 +109,7 @@ class GatewayServer:
         for address in self._addresses:
             before = os.umask(_SOCKET_UMASK)
             try:
-                port = self._server.add_insecure_port(address)
+                port = self._listen(address)
             except RuntimeError as error:
                 raise StateUnusable(f"cannot listen on `{address}`", detail=str(error)) from error
             finally:
@@ -102,6 +121,11 @@ class GatewayServer:
             await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
         return bound
 
+    def _listen(self, address: str) -> int:
+        if self._credentials is None or address.startswith("unix:"):
+            return self._server.add_insecure_port(address)
+        return self._server.add_secure_port(address, self._credentials)
+
     async def drain(self) -> None:
         """Tell health checks that the gateway takes no new work."""
         await self._health.enter_graceful_shutdown()
@@ -109,3 +133,13 @@ class GatewayServer:
     async def stop(self, grace: float) -> None:
         """Stop listening; calls in flight get `grace` seconds."""
         await self._server.stop(grace)
+
+
+def _credentials(certificate: ServerCertificate | None) -> grpc.ServerCredentials | None:
+    if certificate is None:
+        return None
+    return grpc.ssl_server_credentials(
+        [(certificate.key, certificate.chain)],
+        root_certificates=certificate.client_ca,
+        require_client_auth=certificate.client_ca is not None,
+    )

@@ -25,6 +25,7 @@ from tyrum_gateway.domain.transcript import Event
 from tyrum_gateway.domain.turn import Turn
 from tyrum_gateway.storage import principal_writes, rows, statements, writes
 from tyrum_gateway.storage.audit_log import SqliteAuditLog
+from tyrum_gateway.storage.backlog import Backlog, backlog
 from tyrum_gateway.storage.connection import open_writer
 from tyrum_gateway.storage.overrides import SqliteOverrides
 from tyrum_gateway.storage.principals import SqlitePrincipals
@@ -91,6 +92,10 @@ class SqliteStore(Store):
     def principals(self) -> SqlitePrincipals:
         """Principals and tokens, for those who manage them."""
         return SqlitePrincipals(self._writer, self._reads)
+
+    async def backlog(self) -> Backlog:
+        """Count what waits."""
+        return await backlog(self._reads)
 
     @property
     def statistics(self) -> Statistics:

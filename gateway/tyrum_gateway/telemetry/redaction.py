@@ -14,6 +14,9 @@ SENSITIVE = frozenset(
 )
 """Names of fields whose values are masked whole."""
 
+_OWN_TOKENS = r"tyt_[A-Za-z0-9_-]{43}"
+"""What bearer tokens of the gateway itself look like: masked though nobody registers them."""
+
 _SHORTEST = 4
 _MAX_DEPTH = 8
 
@@ -23,18 +26,18 @@ class Redactor:
 
     def __init__(self) -> None:
         self._values: frozenset[str] = frozenset()
-        self._pattern: re.Pattern[str] | None = None
+        self._pattern = re.compile(_OWN_TOKENS)
 
     def register(self, values: Iterable[str]) -> None:
         """Mask these values from now on; those shorter than four characters would mask ordinary text."""
         self._values |= {value for value in values if len(value) >= _SHORTEST}
         if self._values:
             longest_first = sorted(self._values, key=len, reverse=True)
-            self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+            self._pattern = re.compile("|".join([*map(re.escape, longest_first), _OWN_TOKENS]))
 
     def text(self, text: str) -> str:
-        """Mask registered values in a text."""
-        return text if self._pattern is None else self._pattern.sub(MASK, text)
+        """Mask registered values, and bearer tokens of the gateway, in a text."""
+        return self._pattern.sub(MASK, text)
 
     def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         """Mask an event; structlog's calling convention."""

@@ -6,8 +6,8 @@
             …
             assert server.calls("hello") == 2
 
-Leaving the server raises what was wrong with any request: an expectation of a step, or what a strict server
-of the protocol would refuse. `requests` has them all, without the key.
+Leaving the server raises what was wrong with any request: an expectation of a step, or what a strict server of
+the protocol would refuse. `requests` has them all, without the key.
 """
 
 from tests.support.model_server.request import Request

@@ -1,0 +1,102 @@
+"""Where clients reach the gateway must be safe: nothing but loopback without TLS, no key without an effect.
+
+The files that `listen.tls` names are looked at when the file is validated or served, not when it is read.
+"""
+
+import stat
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path as FilePath
+
+from tyrum_gateway.config import document
+from tyrum_gateway.config.document import Scalar, descend
+from tyrum_gateway.config.problems import Problem
+from tyrum_gateway.config.regular_file import read_regular_file
+from tyrum_gateway.config.settings import TlsSettings
+from tyrum_gateway.config.values import is_loopback, split_tcp
+
+MAX_PEM_BYTES = 1024 * 1024
+
+EXPIRY_DAYS = 30
+"""Days before its end from which a certificate is warned of."""
+
+
+def listening(root: document.Mapping, file: str) -> Iterator[Problem]:
+    """List what is wrong between the keys of `listen`."""
+    tcp, tls = descend(root, "listen", "tcp"), descend(root, "listen", "tls")
+    if isinstance(tcp, Scalar) and isinstance(tcp.value, str) and tls is None:
+        try:
+            host, _ = split_tcp(tcp.value)
+        except ValueError:
+            return
+        if not is_loopback(host):
+            message = (
+                "an address other than loopback needs TLS: add `listen.tls`, or use 127.0.0.1 or [::1], or "
+                "reach the gateway through `unix`"
+            )
+            yield Problem(file, tcp.place, ("listen", "tcp"), "not_loopback", message)
+    if tls is not None and tcp is None:
+        message = "`tls` protects `tcp`; without `listen.tcp` it has no effect"
+        yield Problem(file, tls.place, ("listen", "tls"), "no_effect", message)
+
+
+def certificate_problems(tls: TlsSettings) -> Iterator[tuple[str, str]]:
+    """Say what is wrong with the files for TLS: the key below `listen.tls`, and the problem."""
+    from cryptography import x509  # noqa: PLC0415 - heavy, and most files need none
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
+        Encoding,
+        PublicFormat,
+        load_pem_private_key,
+    )
+
+    def public(of: "object") -> bytes:
+        return of.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)  # type: ignore[attr-defined, no-any-return]
+
+    certified, held = b"", b""
+    try:
+        certified = public(x509.load_pem_x509_certificates(_content(tls.cert))[0].public_key())
+    except OSError as error:
+        yield "cert", f"this file cannot be read: {error.strerror}"
+    except ValueError:
+        yield "cert", "this file holds no PEM certificate"
+    try:
+        mode = stat.S_IMODE(tls.key.stat().st_mode)
+        if mode & 0o077:
+            yield "key", f"this key can be read by others (mode {mode:04o}): chmod 600 it"
+        held = public(load_pem_private_key(_content(tls.key), password=None).public_key())
+    except OSError as error:
+        yield "key", f"this file cannot be read: {error.strerror}"
+    except TypeError:
+        yield "key", "this key is encrypted; the gateway has nobody to ask for its password"
+    except ValueError:
+        yield "key", "this file holds no PEM private key"
+    if certified and held and certified != held:
+        yield "key", "this key is not that of the certificate in `cert`"
+    if tls.client_ca is not None:
+        try:
+            x509.load_pem_x509_certificates(_content(tls.client_ca))
+        except OSError as error:
+            yield "client_ca", f"this file cannot be read: {error.strerror}"
+        except ValueError:
+            yield "client_ca", "this file holds no PEM certificate"
+
+
+def certificate_end(cert: FilePath) -> datetime:
+    """Return when the certificate of a file that was checked stops being valid."""
+    from cryptography import x509  # noqa: PLC0415 - heavy, and most files need none
+
+    return x509.load_pem_x509_certificates(_content(cert))[0].not_valid_after_utc
+
+
+def expiry_warning(cert: FilePath, now: datetime | None = None) -> str:
+    """Warn of a certificate that has expired, or will within 30 days; empty otherwise."""
+    end = certificate_end(cert)
+    left = end - (now or datetime.now(UTC))
+    day = end.strftime("%Y-%m-%d %H:%M UTC")
+    if left.total_seconds() <= 0:
+        return f"the certificate `{cert}` expired at {day}: clients refuse it"
+    return f"the certificate `{cert}` expires at {day}" if left.days < EXPIRY_DAYS else ""
+
+
+def _content(path: FilePath) -> bytes:
+    return read_regular_file(path, limit=MAX_PEM_BYTES)

@@ -1,0 +1,114 @@
+"""Files for TLS: what cannot be served with is a problem of the file, by position."""
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from tests.config.files import MINIMAL, load, write
+from tests.support.certificates import Authority, Pair
+from tyrum_gateway.config import ConfigProblems, check_file
+from tyrum_gateway.config.listening import certificate_end, expiry_warning
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Signs for the file's tests."""
+    return Authority.create(tmp_path_factory.mktemp("authority"))
+
+
+def served(directory: Path, pair: Pair, more: str = "") -> list[str]:
+    """What `tyrum serve` would say about a file with this pair, as `line:column: path: message`."""
+    tls = f"  tls:\n    cert: {pair.cert}\n    key: {pair.key}\n{more}"
+    text = f"{MINIMAL}listen:\n  tcp: 0.0.0.0:7460\n{tls}"
+    try:
+        load(directory, text)
+    except ConfigProblems as found:
+        prefix = f"{directory / 'tyrum.yaml'}:"
+        return [str(problem).removeprefix(prefix) for problem in found.problems]
+    return []
+
+
+def test_a_good_pair_serves_beyond_loopback(tmp_path: Path, authority: Authority) -> None:
+    """With a certificate and its private key any address may be listened on; paths start at the file."""
+    pair = authority.issue("good", "localhost")
+    assert served(tmp_path, pair) == []
+    assert served(tmp_path, pair, f"    client_ca: {authority.pem}\n") == []
+    (tmp_path / "near.pem").write_bytes(pair.cert.read_bytes())
+    near = Pair(Path("near.pem"), pair.key)
+    assert served(tmp_path, near) == []
+
+
+def _missing(pair: Pair) -> None:
+    pair.cert.unlink()
+
+
+def _readable(pair: Pair) -> None:
+    pair.key.chmod(0o640)
+
+
+def _no_key(pair: Pair) -> None:
+    pair.key.write_text("nothing")
+
+
+def _no_certificate(pair: Pair) -> None:
+    pair.cert.write_text("nothing")
+
+
+def _encrypted(pair: Pair) -> None:
+    key = load_pem_private_key(pair.key.read_bytes(), None)
+    pair.key.write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"password"))
+    )
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        (_missing, "11:5: listen.tls.cert: this file cannot be read: No such file or directory"),
+        (_no_certificate, "11:5: listen.tls.cert: this file holds no PEM certificate"),
+        (_readable, "12:5: listen.tls.key: this key can be read by others (mode 0640): chmod 600 it"),
+        (_no_key, "12:5: listen.tls.key: this file holds no PEM private key"),
+        (_encrypted, "12:5: listen.tls.key: this key is encrypted"),
+    ],
+)
+def test_a_file_that_cannot_be_served_with_is_named(
+    tmp_path: Path, authority: Authority, damage: Callable[[Pair], None], expected: str
+) -> None:
+    """Each fault of certificate or key is one problem at its key."""
+    pair = authority.issue(damage.__name__.strip("_"), "localhost")
+    damage(pair)
+    (problem,) = served(tmp_path, pair)
+    assert problem.startswith(expected)
+
+
+def test_a_key_of_another_certificate_is_refused(tmp_path: Path, authority: Authority) -> None:
+    """Certificate and key must belong together."""
+    first, second = authority.issue("first", "localhost"), authority.issue("second", "localhost")
+    assert served(tmp_path, Pair(first.cert, second.key)) == [
+        "12:5: listen.tls.key: this key is not that of the certificate in `cert`"
+    ]
+
+
+def test_only_serving_looks_at_the_files(tmp_path: Path) -> None:
+    """A file can be read on a machine that does not hold the key."""
+    text = f"{MINIMAL}listen: {{tcp: 0.0.0.0:7460, tls: {{cert: /nowhere, key: /nowhere}}}}\n"
+    check_file(write(tmp_path, text), environment=os.environ)
+
+
+def test_the_end_of_a_certificate_is_warned_of(authority: Authority) -> None:
+    """Thirty days before its end a certificate is warned of, and differently after it."""
+    pair = authority.issue("ending", "localhost")
+    end = certificate_end(pair.cert)
+    assert end > datetime.now(UTC)
+    assert expiry_warning(pair.cert, end - timedelta(days=31)) == ""
+    assert "expires at" in expiry_warning(pair.cert, end - timedelta(days=29))
+    assert "expired at" in expiry_warning(pair.cert, end)

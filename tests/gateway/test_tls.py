@@ -1,0 +1,149 @@
+"""TLS and client certificates on TCP: who is served, who is refused, and what the record says."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import pytest
+from grpc import StatusCode
+
+from tests.support import configs
+from tests.support.certificates import Authority, Pair
+from tests.support.client import DEADLINE, Client
+from tests.support.gateway import RunningGateway, serving
+from tyrum.identity.v1 import identity_pb2
+from tyrum_gateway.cli.failure import ExitCode
+
+Metadata = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A gateway with TLS on a TCP port of its own."""
+
+    gateway: RunningGateway
+    authority: Authority
+    port: int
+
+
+def place(directory: Path, *, client_ca: bool) -> Iterator[Place]:
+    """Serve with a certificate for `localhost` only."""
+    authority = Authority.create(directory / "tls")
+    server = authority.issue("gateway", "localhost")
+    more = f", client_ca: {authority.pem}" if client_ca else ""
+    listen = f'listen: {{tcp: "127.0.0.1:0", tls: {{cert: {server.cert}, key: {server.key}{more}}}}}\n'
+    with serving(directory, configs.write(directory, more=listen)) as running:
+        announced = json.loads((running.state_dir / "gateway.json").read_text(encoding="utf-8"))
+        yield Place(running, authority, int(announced["addresses"][1].rpartition(":")[2]))
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Clients need no certificate."""
+    yield from place(tmp_path_factory.mktemp("tls"), client_ca=False)
+
+
+@pytest.fixture(scope="module")
+def mutual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Clients need a certificate."""
+    yield from place(tmp_path_factory.mktemp("mtls"), client_ca=True)
+
+
+async def whoami(channel: grpc.aio.Channel, metadata: Metadata) -> identity_pb2.WhoAmIResponse:
+    """Ask over a channel who one is."""
+    async with channel:
+        client = Client(channel, metadata)
+        request = identity_pb2.WhoAmIRequest()
+        return await client.identity.WhoAmI(request, metadata=metadata, timeout=DEADLINE)
+
+
+def secure(
+    address: str, authority: Authority, own: Pair | None = None, options: tuple[tuple[str, str], ...] = ()
+) -> grpc.aio.Channel:
+    """Call with TLS."""
+    credentials = grpc.ssl_channel_credentials(
+        authority.pem.read_bytes(),
+        own.key.read_bytes() if own else None,
+        own.cert.read_bytes() if own else None,
+    )
+    return grpc.aio.secure_channel(
+        address, credentials, options=[("grpc.use_local_subchannel_pool", 1), *options]
+    )
+
+
+async def refused(channel: grpc.aio.Channel, metadata: Metadata) -> None:
+    """Nothing is served over the channel, whoever one claims to be."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await whoami(channel, metadata)
+    assert caught.value.code() is StatusCode.UNAVAILABLE
+
+
+async def test_tls_serves_with_the_right_authority(plain: Place) -> None:
+    """With the gateway's authority the call arrives, and the record says that it came over TLS."""
+    me = await whoami(secure(f"localhost:{plain.port}", plain.authority), plain.gateway.metadata)
+    assert (me.principal.name, me.method, me.origin) == ("operator", "token", "tls 127.0.0.1")
+
+
+async def test_the_wrong_authority_the_wrong_name_and_plain_text_get_nowhere(
+    plain: Place, tmp_path: Path
+) -> None:
+    """A client that trusts somebody else, calls another name, or speaks without TLS sends no token."""
+    metadata = plain.gateway.metadata
+    await refused(secure(f"localhost:{plain.port}", Authority.create(tmp_path)), metadata)
+    await refused(secure(f"127.0.0.1:{plain.port}", plain.authority), metadata)
+    await refused(grpc.aio.insecure_channel(f"127.0.0.1:{plain.port}"), metadata)
+
+
+async def test_a_token_is_needed_inside_tls_too(plain: Place) -> None:
+    """TLS alone authenticates nobody."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await whoami(secure(f"localhost:{plain.port}", plain.authority), ())
+    assert caught.value.code() is StatusCode.UNAUTHENTICATED
+
+
+async def test_a_client_certificate_is_required_and_named(mutual: Place, tmp_path: Path) -> None:
+    """Without a certificate of the authority nothing is served; with one its name stands in the record."""
+    address, metadata = f"localhost:{mutual.port}", mutual.gateway.metadata
+    await refused(secure(address, mutual.authority), metadata)
+    stranger = Authority.create(tmp_path).issue("stranger", "client.example")
+    await refused(secure(address, mutual.authority, stranger), metadata)
+    own = mutual.authority.issue("ops-laptop", "client.example")
+    me = await whoami(secure(address, mutual.authority, own), metadata)
+    assert me.method == "token+certificate"
+    assert me.origin == "tls 127.0.0.1, certificate ops-laptop"
+
+
+async def test_a_certificate_alone_is_nobody(mutual: Place) -> None:
+    """A client certificate opens the connection; without a token no call is answered."""
+    own = mutual.authority.issue("no-token", "client.example")
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await whoami(secure(f"localhost:{mutual.port}", mutual.authority, own), ())
+    assert caught.value.code() is StatusCode.UNAUTHENTICATED
+
+
+def test_the_command_line_reaches_a_distant_gateway(mutual: Place) -> None:
+    """`--ca` and a client certificate do; without them the command says what is missing."""
+    gateway, authority = mutual.gateway, mutual.authority
+    own = authority.issue("cli", "client.example")
+    address = ("--address", f"localhost:{mutual.port}", "--ca", str(authority.pem))
+    certificate = ("--client-cert", str(own.cert), "--client-key", str(own.key))
+    token = ("--token-file", str(gateway.state_dir / "operator.token"))
+    done = gateway.tyrum("whoami", *address, *certificate, *token, "--output", "json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["origin"] == "tls 127.0.0.1, certificate cli"
+    failed = gateway.tyrum("whoami", *address)
+    assert failed.returncode == ExitCode.FAILURE
+    assert "--client-cert" in failed.stderr
+    own.key.chmod(0o640)
+    failed = gateway.tyrum("whoami", *address, *certificate)
+    assert failed.returncode == ExitCode.NOT_AUTHORIZED
+    assert f"chmod 600 {own.key}" in failed.stderr
+
+
+def test_unix_stays_without_tls(mutual: Place) -> None:
+    """The socket of the same gateway needs no certificate: only its owner can open it."""
+    done = mutual.gateway.tyrum("whoami", "--output", "json")
+    assert json.loads(done.stdout)["origin"] == "unix socket"
