@@ -92,9 +92,12 @@ def approve(
             "`--expires`, `--pattern`, `--rest` and `--env` say what `--always` permits", code=ExitCode.USAGE
         )
     from tyrum_gateway.cli import inbox  # noqa: PLC0415 - imports grpc
-    from tyrum_gateway.cli.always import parse  # noqa: PLC0415
 
-    wish = parse(expires, pattern, rest=rest, env=env or []) if always else None
+    wish = None
+    if always:
+        from tyrum_gateway.cli.always import parse  # noqa: PLC0415 - imports the configuration's readers
+
+        wish = parse(expires, pattern, rest=rest, env=env or [])
     asyncio.run(inbox.approve(inbox.find(state_dir, address), approval, digest, reason, output, always=wish))
 
 

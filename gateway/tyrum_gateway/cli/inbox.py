@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterable, Callable
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,13 +14,15 @@ from tyrum.approval.v1.approval_pb2 import (
     WatchApprovalsRequest,
     WatchApprovalsResponse,
 )
-from tyrum_gateway.cli.always import Always
 from tyrum_gateway.cli.approval_client import call_line, every, get, outcome_word, resolve, resolver, show
 from tyrum_gateway.cli.connection import Gateway, Target, connect, find
 from tyrum_gateway.cli.failure import Failure
 from tyrum_gateway.cli.output import Format, as_json, emit, emit_all, interactive, moment, note, say, table
 from tyrum_gateway.cli.reconnect import resilient
 from tyrum_gateway.cli.terminal import shortened
+
+if TYPE_CHECKING:
+    from tyrum_gateway.cli.always import Always
 
 __all__ = ["approve", "deny", "find", "list_approvals", "show_approval", "watch"]
 
@@ -61,7 +64,7 @@ async def approve(
     reason: str,
     output: Format,
     *,
-    always: Always | None = None,
+    always: "Always | None" = None,
 ) -> None:
     """Approve what was shown before under `digest`, or what is shown now; with `always` also calls like it.
 
