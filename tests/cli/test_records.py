@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 import shutil
 import sqlite3
 import stat
@@ -15,11 +16,14 @@ import pytest
 from tests.support import configs
 from tests.support.client import Client, connected
 from tests.support.gateway import RunningGateway, serving
+from tests.support.markdown import read
 from tests.support.questions import asked, ended
 from tyrum.audit.v1 import audit_pb2
 from tyrum.run.v1 import run_pb2
 from tyrum_gateway.cli.commands import run
 from tyrum_gateway.domain.ids import RunId, TurnId
+
+GUIDE = "docs/guides/audit.md"
 
 Tyrum = Callable[..., tuple[int, str, str]]
 
@@ -244,6 +248,29 @@ def test_a_conversation_is_exported_whole(place: Place, tyrum: Tyrum, tmp_path: 
     assert code == 1
     assert not list(tmp_path.glob("*none*"))
     assert "unknown" in err
+
+
+def test_the_guide_can_be_typed(
+    place: Place, tyrum: Tyrum, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every command of docs/guides/audit.md works as it stands there, with ids and the state directory put in."""
+    state = place.gateway.state_dir
+    monkeypatch.chdir(tmp_path)
+    for name, copy in (("tyrum.sqlite3", "copy.sqlite3"), ("tyrum.sqlite3-wal", "copy.sqlite3-wal")):
+        shutil.copyfile(state / name, copy)
+    shutil.copyfile(state / "audit/heads.jsonl", "heads.jsonl")
+    shutil.copyfile(state / "audit/key.pub", "key.pub")
+    blocks = [block.code for block in read(Path(GUIDE)).blocks if block.language == "sh"]
+    lines = [line for block in blocks for line in block.splitlines() if line.startswith("tyrum ")]
+    assert len(lines) == 11
+    for line in lines:
+        _, *words = shlex.split(line, comments=True)
+        if "--state-dir" in words:
+            assert words[-2:] == ["--state-dir", "/var/lib/tyrum"]
+            words = words[:-2]
+        words = [RunId.of(TurnId(place.counted)) if word.startswith("run_") else word for word in words]
+        code, _, err = tyrum(*words)
+        assert code == 0, f"{line}: {err}"
 
 
 async def test_pages_of_the_log_join_to_the_whole(place: Place) -> None:
