@@ -253,7 +253,7 @@ def test_a_conversation_is_exported_whole(place: Place, tyrum: Tyrum, tmp_path: 
 def test_the_guide_can_be_typed(
     place: Place, tyrum: Tyrum, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every command of docs/guides/audit.md works as it stands there, with ids and the state directory put in."""
+    """Every command of docs/guides/audit.md works as it stands there, with ids and state directory put in."""
     state = place.gateway.state_dir
     monkeypatch.chdir(tmp_path)
     for name, copy in (("tyrum.sqlite3", "copy.sqlite3"), ("tyrum.sqlite3-wal", "copy.sqlite3-wal")):
