@@ -185,7 +185,7 @@ async def refuse(cases: tuple[Case, ...], bounds: TimeBounds, place: Place) -> d
         [item.spec for item in cases], state_dir=place.state, runtime_dir=place.runtime, bounds=bounds
     )
     async with host:
-        assert await host.wait_settled(55.0)
+        assert await host.wait_settled(100.0)
         for item in cases:
             with pytest.raises(ProviderUnavailable, match="rejected: refused at"):
                 host.lease(item.name)
@@ -202,14 +202,15 @@ def refusals(request: pytest.FixtureRequest) -> Iterator[dict[str, ProviderStatu
     }
     with tempfile.TemporaryDirectory(prefix="tyh-") as base:
         place = Place(Path(base) / "state", Path(base) / "run")
-        parts = ((QUICK, FAST), (SILENT, replace(FAST, handshake=2.0)), (UNREADY, replace(FAST, settle=1.0)))
-        yield {
-            name: status
-            for cases, bounds in parts
-            for name, status in asyncio.run(refuse(_of(cases, asked), bounds, place)).items()
-        }
+        yield asyncio.run(_refuse_all(asked, place))
         assert place.instances() == []
         assert processes_mentioning(str(place.runtime)) == []
+
+
+async def _refuse_all(asked: Set[str | None], place: Place) -> dict[str, ProviderStatus]:
+    parts = ((QUICK, FAST), (SILENT, replace(FAST, handshake=2.0)), (UNREADY, replace(FAST, settle=1.0)))
+    found = await asyncio.gather(*(refuse(_of(cases, asked), bounds, place) for cases, bounds in parts))
+    return {name: status for part in found for name, status in part.items()}
 
 
 def _asked(test: pytest.Item) -> str | None:

@@ -317,7 +317,7 @@ async def test_draining_starts_nothing_new(tmp_path: Path) -> None:
         assert (await provider.wait(process)).result.exit_code == 6
 
 
-@pytest.mark.parametrize("grace", [0, 2])
+@pytest.mark.parametrize("grace", [0, 1.2])
 async def test_shutdown_ends_what_runs(tmp_path: Path, grace: float) -> None:
     """Shutdown leaves no process, exits 0, and records PROVIDER_GONE for what it ended."""
     operation = new_id("op")
