@@ -79,6 +79,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
     (workspace / "show-link").symlink_to(programs / "bash")
     (workspace / "named").mkdir()
     (workspace / "named/show").symlink_to(programs / "bash")
+    (workspace / "linked").mkdir()
+    (workspace / "linked/show").symlink_to(programs / "show")
     rules = (
         rule("show", programs / "show"),
         rule("count", programs / "count", stdin=True),
@@ -309,6 +311,34 @@ def test_names_with_two_meanings_are_not_allowed_in_a_list(
     target = replace(place, settings=replace(place.settings, search=search)).text("show | count")
     assert why in target.opaque
     assert evaluate(place.bundle, target).decision is ASK
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("linked/show && show", "is not absolute"),
+        ("{workspace}/linked/show && show", "is a link"),
+        ("show && no-such-program", "there is no program"),
+        ("no-such-program | count", "there is no program"),
+        ("{workspace}/show && show", "lies in the workspace"),
+        ("{programs}/show && show", ""),
+    ],
+)
+def test_what_bash_would_look_up_anew_is_not_allowed_in_a_list(place: Place, text: str, why: str) -> None:
+    """A name or link that may lead elsewhere when bash gets there, or nowhere yet, is a question."""
+    target = place.text(text.format(workspace=place.workspace, programs=place.programs))
+    assert why in target.opaque
+    assert evaluate(place.bundle, target).decision is (ASK if why else ALLOW)
+
+
+def test_a_bash_of_the_workspace_is_not_trusted(place: Place) -> None:
+    """A list is a question when the bash that would read it can be rewritten by the agent."""
+    own = place.workspace / "sub"
+    (own / "bash").symlink_to(place.workspace / "show")
+    search = SearchPath((str(own), str(place.programs)))
+    target = replace(place, settings=replace(place.settings, search=search)).text("show | count")
+    assert target.opaque == "bash itself lies in the workspace"
+    (own / "bash").unlink()
 
 
 def test_provenance_escalates(place: Place) -> None:
