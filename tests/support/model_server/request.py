@@ -20,7 +20,12 @@ class Request:
     @property
     def text(self) -> str:
         """Every text of the body, values and keys, one a line."""
-        return "\n".join(_texts(self.body))
+        return "\n".join(self.texts)
+
+    @property
+    def texts(self) -> list[str]:
+        """Every text of the body, values and keys."""
+        return list(_texts(self.body))
 
     @property
     def system(self) -> str:
