@@ -100,13 +100,19 @@ class Fuzz:
         if fields:
             nonsense.add(self._random.choice(fields).name)
         for field in fields:
-            if field.name in nonsense:
+            if field.name in nonsense and field.is_repeated:
+                getattr(message, field.name).extend(
+                    self._nonsense(field) for _ in range(self._random.randint(0, 3))
+                )
+            elif field.name in nonsense:
                 setattr(message, field.name, self._nonsense(field))
             elif field.name in self._plausible:
                 setattr(message, field.name, self._plausible[field.name])
         for field in message.DESCRIPTOR.fields:
             if field.message_type is not None and (not fields or self._random.random() < 0.3):
-                inner: Message = getattr(message, field.name)
+                inner: Any = getattr(message, field.name)
+                if field.is_repeated:
+                    inner = inner.add()
                 inner.SetInParent()
                 self._fill(inner)
 
@@ -232,6 +238,7 @@ async def test_every_rpc_answers_nonsense_with_registered_errors(gateway: Runnin
             "AuditService",
             "CatalogService",
             "ChatService",
+            "IdentityService",
             "PolicyService",
             "RunService",
         }
