@@ -1,11 +1,10 @@
 """The gateway of a lane: its model plays plans, and it leaves a trace of where each turn is.
 
-Run as `python -m tests.soak.gateway --state-dir DIR --config FILE`. The trace, beside the state directory,
-has a line for each step into a phase that no row shows; it survives a kill. A phase named in the file `armed`
-makes the process kill itself there, once.
+`python -m tests.soak.gateway` forks one for each line on its standard input. The trace, beside the state
+directory, has a line for each step into a phase that no row shows; it survives a kill. A phase named in the
+file `armed` makes the process kill itself there, once.
 """
 
-import argparse
 import asyncio
 import json
 import os
@@ -14,6 +13,7 @@ import signal
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
+from tests.soak.nursery import nurse
 from tests.soak.phases import DECIDING, EXECUTING, GENERATING, HYDRATING, LAUNCHING, SETTLING
 from tests.soak.plan import Plan
 from tyrum_gateway.bootstrap import Seams, serve
@@ -136,21 +136,17 @@ class TracedTool:
         await self._tool.release(execution)
 
 
-def main() -> None:
+def lane(state_dir: Path, config: Path) -> None:
     """Serve until killed."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--state-dir", type=Path, required=True)
-    parser.add_argument("--config", type=Path, required=True)
-    chosen = parser.parse_args()
-    trace = TracedStore.trace = Trace(chosen.state_dir.parent)
+    trace = TracedStore.trace = Trace(state_dir.parent)
     seams = Seams(
         open_store=TracedStore.open,
         around_model=lambda _: PlannedModel(trace),
         around_tool=lambda tool: TracedTool(tool, trace),
     )
-    settings = load_settings(chosen.config, environment=os.environ, state_dir=chosen.state_dir)
+    settings = load_settings(config, environment=os.environ, state_dir=state_dir)
     asyncio.run(serve(settings, version="soak", ready=lambda _: None, seams=seams))
 
 
 if __name__ == "__main__":
-    main()
+    nurse(lane)

@@ -6,7 +6,6 @@ a provider is killed while its gateway is frozen, so that what is read is what w
 
 import asyncio
 import random
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -17,7 +16,8 @@ import grpc.aio
 import psutil
 
 from tests.soak import phases, verify
-from tests.soak.people import Door, People
+from tests.soak.nursery import ForkedGateway, Nursery
+from tests.soak.people import Door, Notes, People
 from tests.soak.phases import (
     BUSY,
     DECIDING,
@@ -32,7 +32,6 @@ from tests.soak.phases import (
 from tests.soak.plan import ALLOWED, ASKED, BARRED
 from tests.support import configs
 from tests.support.client import Client
-from tests.support.gateway import RunningGateway
 from tyrum.catalog.v1 import catalog_pb2
 
 ARMED = (HYDRATING, GENERATING, DECIDING, LAUNCHING, EXECUTING, SETTLING)
@@ -102,8 +101,8 @@ class Lane:
         self._door = Door()
         self._say = say
         self._people = People(self._door, name, self._chance, conversations)
-        self._gateway = RunningGateway(directory / "state", self._config())
-        self._gateway.launcher = (sys.executable, "-m", "tests.soak.gateway")
+        self._nursery = Nursery(directory)
+        self._gateway = ForkedGateway(directory / "state", self._config(), nursery=self._nursery)
         self._gateway.patience = START_SECONDS
         self.tally = Tally()
 
@@ -111,6 +110,11 @@ class Lane:
     def database(self) -> Path:
         """The durable truth."""
         return self._directory / "state/tyrum.sqlite3"
+
+    @property
+    def notes(self) -> Notes:
+        """What people were told."""
+        return self._people.notes
 
     @property
     def ran(self) -> Path:
@@ -131,6 +135,7 @@ class Lane:
             living.cancel()
             await asyncio.wait({living})
             self._gateway.kill()
+            self._nursery.close()
         if not living.cancelled():
             living.result()
 

@@ -52,10 +52,11 @@ class RunningGateway:
     @property
     def log(self) -> str:
         """Everything that the gateway has written so far, over all its starts."""
-        return self._log_file.read_text(encoding="utf-8", errors="replace") if self._log_file.exists() else ""
+        return self.log_file.read_text(encoding="utf-8", errors="replace") if self.log_file.exists() else ""
 
     @property
-    def _log_file(self) -> Path:
+    def log_file(self) -> Path:
+        """Where the gateway's output goes."""
         return self.state_dir.parent / f"{self.state_dir.name}.log"
 
     @property
@@ -70,17 +71,8 @@ class RunningGateway:
         Raises:
             NotServing: It ended, or did not announce itself within 40 s.
         """
-        command = [*self.launcher, "--state-dir", str(self.state_dir)]
-        if self.config is not None:
-            command += ["--config", str(self.config)]
-        with self._log_file.open("ab") as log:
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=client_environment(self.state_dir) | dict(self.environment),
-            )
+        self.spawn()
+        assert self.process is not None
         deadline = time.monotonic() + self.patience
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
@@ -91,6 +83,20 @@ class RunningGateway:
             time.sleep(_POLL_SECONDS)
         self.kill()
         raise NotServing(f"not serving after {self.patience:.0f} s\n{self.log}")
+
+    def spawn(self) -> None:
+        """Start the process, without waiting for anything."""
+        command = [*self.launcher, "--state-dir", str(self.state_dir)]
+        if self.config is not None:
+            command += ["--config", str(self.config)]
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=client_environment(self.state_dir) | dict(self.environment),
+            )
 
     def _announced(self) -> tuple[str, str] | None:
         try:
