@@ -63,6 +63,7 @@ providers:
     secrets: {{api_key: SLOT_KEY}}
     trust: operator_installed
     deployment: local_process
+audit: {{heads: "{ledger}"}}
 profiles:
   isolation:
     default: {{provider: local, path: ["{bin}", /usr/bin, /bin]}}
@@ -140,7 +141,12 @@ async def test_planted_secrets_are_nowhere_but_where_they_were_projected(tmp_pat
     program.chmod(0o755)
     async with ModelServer() as server:
         config = tmp_path / "config.yaml"
-        text = CONFIG.format(url=server.base_url("openai", "leak"), python=sys.executable, bin=program.parent)
+        text = CONFIG.format(
+                url=server.base_url("openai", "leak"),
+                python=sys.executable,
+                bin=program.parent,
+                ledger=tmp_path / "ledger",
+            )
         config.write_text(text, encoding="utf-8")
         with serving(tmp_path, config) as gateway:
             place = Place(gateway, server, tmp_path, canaries | {"operator": gateway.token})
@@ -158,7 +164,7 @@ async def test_planted_secrets_are_nowhere_but_where_they_were_projected(tmp_pat
     kept = {name: left.pop(name) for name in list(left) if name.startswith(spool)}
     assert {held for content in kept.values() for held in found_in(content, place.canaries)} == {"call"}
     assert (tmp_path / "state/providers/local").stat().st_mode & 0o077 == 0
-    assert {"state/tyrum.sqlite3", "state.log", "state/audit/heads.jsonl"} <= set(left)
+    assert {"state/tyrum.sqlite3", "state.log", "ledger"} <= set(left)
     seen = {**left, **told, **exported}
     seen["requests"] = "\n".join(request.text for request in server.requests).encode()
     leaks = {name: held for name, content in seen.items() if (held := found_in(content, place.canaries))}
