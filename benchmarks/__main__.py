@@ -55,6 +55,10 @@ scenarios:
     steps:
       - calls: [{tool: process.run, arguments: {argv: ["true"]}}]
       - deltas: [done]
+  - user: ask
+    steps:
+      - calls: [{tool: process.run, arguments: {argv: [date, "+%s%N"]}}]
+      - deltas: [done]
   - user: text
     steps:
       - deltas: [done]
@@ -69,6 +73,7 @@ async def run(scratch: Path) -> int:
     config.write_text(CONFIG.replace("SCRIPT", str(scratch / "script.yaml")))
     await processes(report, scratch, config)
     await turns(report, scratch, config)
+    await approvals(report, scratch, config)
     await past(report, scratch, config)
     await watchers.measure(report, scratch, config, REPEATS)
     print()
@@ -140,6 +145,20 @@ async def turns(report: Report, scratch: Path, config: Path) -> None:
     await serving.stop()
     size = sum(file.stat().st_size for file in (scratch / "turns").glob("tyrum.sqlite3*"))
     print(f"  {'disk per turn':<44} {size / (len(alone) + len(together)) / 1024:8.1f} KiB")
+
+
+async def approvals(report: Report, scratch: Path, config: Path) -> None:
+    """From a human's answer until the command runs."""
+    report.section("approval of a process.run")
+    serving = await gateway.start(scratch / "approvals", config)
+    client = BenchClient(serving.address, serving.token)
+    waits, conversation = [], ""
+    for _ in range(REPEATS):
+        taken, conversation = await client.approved_turn("ask", conversation)
+        waits.append(taken)
+    await client.channel.close()
+    await serving.stop()
+    report.bounded("answer sent → command running", waits, 20)
 
 
 async def past(report: Report, scratch: Path, config: Path) -> None:

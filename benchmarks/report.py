@@ -30,3 +30,9 @@ class Report:
         print(f"  {name:<44} {value:8.2f} x    bound {sign} {bound:g}   {'met' if met else 'MISSED'}")
         if not met:
             self.missed.append(f"{name}: {value:.2f} (bound {sign} {bound:g})")
+
+    def bounded(self, name: str, values: Sequence[float], bound: float) -> None:
+        """Print a median of milliseconds beside its bound."""
+        middle = self.median(name, values)
+        if middle > bound:
+            self.missed.append(f"{name}: {middle:.1f} ms (bound {bound:g} ms)")
