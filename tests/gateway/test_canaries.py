@@ -142,11 +142,11 @@ async def test_planted_secrets_are_nowhere_but_where_they_were_projected(tmp_pat
     async with ModelServer() as server:
         config = tmp_path / "config.yaml"
         text = CONFIG.format(
-                url=server.base_url("openai", "leak"),
-                python=sys.executable,
-                bin=program.parent,
-                ledger=tmp_path / "ledger",
-            )
+            url=server.base_url("openai", "leak"),
+            python=sys.executable,
+            bin=program.parent,
+            ledger=tmp_path / "ledger",
+        )
         config.write_text(text, encoding="utf-8")
         with serving(tmp_path, config) as gateway:
             place = Place(gateway, server, tmp_path, canaries | {"operator": gateway.token})
