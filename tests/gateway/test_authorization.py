@@ -30,14 +30,15 @@ PRINCIPALS = {
     **{f"only {role.value}": [role.value] for role in Role},
     "only nothing": [],
     "other": ["chat"],
-    "expired": ["chat"],
-    "revoked": ["chat"],
     "lapses": ["chat"],
+    **{state: [role.value for role in Role] for state in ("expired", "revoked", "disabled")},
 }
 
 SPENDING = {
     "expires_at": "UPDATE tokens SET expires_at = ? WHERE token_sha256 = ?",
     "revoked_at": "UPDATE tokens SET revoked_at = ? WHERE token_sha256 = ?",
+    "disabled_at": "UPDATE principals SET disabled_at = ? WHERE principal_id = "
+    "(SELECT principal_id FROM tokens WHERE token_sha256 = ?)",
 }
 
 
@@ -79,12 +80,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     asyncio.run(prepare())
     spend(str(state / "tyrum.sqlite3"), "expired", "expires_at")
     spend(str(state / "tyrum.sqlite3"), "revoked", "revoked_at")
+    spend(str(state / "tyrum.sqlite3"), "disabled", "disabled_at")
     with serving(directory, configs.write(directory)) as running:
         yield Place(running)
 
 
 def spend(database: str, name: str, column: str) -> None:
-    """Let a principal's token have expired or been revoked a second ago."""
+    """Let a principal's token have expired or been revoked, or the principal disabled, a second ago."""
     digest = hashlib.sha256(token_of(name).encode()).hexdigest()
     with sqlite3.connect(database) as connection:
         before = int((time.time() - 1) * 1_000_000)
@@ -119,7 +121,7 @@ async def test_every_rpc_has_a_row_and_every_row_an_rpc(place: Place) -> None:
 
 
 async def test_without_a_valid_token_nothing_but_health_answers(place: Place) -> None:
-    """RPC by RPC: no credential, malformed ones and wrong ones are refused before anything is looked at."""
+    """RPC by RPC: missing, malformed, wrong, expired, revoked and disabled credentials get nowhere."""
     missing = (StatusCode.UNAUTHENTICATED, "TOKEN_MISSING")
     invalid = (StatusCode.UNAUTHENTICATED, "TOKEN_INVALID")
     right = place.gateway.token
@@ -140,6 +142,7 @@ async def test_without_a_valid_token_nothing_but_health_answers(place: Place) ->
         (bearer(hashlib.sha256(right.encode()).hexdigest()), invalid),
         (bearer(token_of("expired")), invalid),
         (bearer(token_of("revoked")), invalid),
+        (bearer(token_of("disabled")), invalid),
     ]
     async with connected(place.gateway) as client:
         for rpc in await served(client):

@@ -29,8 +29,6 @@ def judge(sandbox: Sandbox) -> ProductJudge:
     return ProductJudge(sandbox)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_what_policy_allows_is_what_bash_runs(sandbox: Sandbox, judge: ProductJudge) -> None:
     """No generated text that policy allows makes bash start, change or read anything that was not allowed."""
     outcome = fuzz(Generator(SEED, sandbox.programs), TEXTS, judge, sandbox)
@@ -41,8 +39,6 @@ def test_what_policy_allows_is_what_bash_runs(sandbox: Sandbox, judge: ProductJu
     assert outcome.programs > outcome.ran
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_no_piece_of_bash_rides_along(sandbox: Sandbox, judge: ProductJudge) -> None:
     """Each known trick, before, after and inside a permitted command, is refused or does nothing."""
     outcome = Outcome()
@@ -145,8 +141,6 @@ def test_misread_words_are_seen(sandbox: Sandbox, text: str) -> None:
     assert check_words(sandbox, text, Commands(((tuple(text.split()),),), ()))
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(240)
 def test_a_parser_that_trusts_the_first_word_is_caught(sandbox: Sandbox) -> None:
     """The same texts, under a verdict that allows whatever begins with a permitted name, do escape."""
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import structlog
 
+from tyrum_gateway.app.identity import new_token
 from tyrum_gateway.telemetry.logging import OWN, configure_logging
 from tyrum_gateway.telemetry.redaction import MASK, Redactor
 
@@ -65,6 +66,25 @@ def test_libraries_take_the_same_road(stream: io.StringIO) -> None:
     assert (ours["logger"], ours["level"]) == ("tyrum_provider_host.supervisor", "info")
     assert ours["event"] == f"said {MASK}"
     assert (theirs["logger"], theirs["event"]) == ("alembic.runtime", "seen")
+
+
+def test_what_the_host_says_of_a_provider_names_its_instance(stream: io.StringIO) -> None:
+    """Records of the provider host carry provider, instance and generation as fields of their own."""
+    configure_logging(Redactor(), stream=stream, console=False)
+    extra = {"provider": "local", "instance": "inst_1", "generation": 2, "args_of": "not ours"}
+    logging.getLogger("tyrum_provider_host.supervisor").warning("provider %s: gone", "local", extra=extra)
+    (line,) = lines(stream)
+    assert (line["provider"], line["instance"], line["generation"]) == ("local", "inst_1", 2)
+    assert "args_of" not in line
+
+
+def test_tokens_of_the_gateway_are_masked_unregistered(stream: io.StringIO) -> None:
+    """What looks like a bearer token of a gateway never reaches the log, though nobody registered it."""
+    configure_logging(Redactor(), stream=stream, console=False)
+    secret = new_token()
+    structlog.get_logger("tyrum").info("said", text=f"Bearer {secret}.", nested={"a": [secret]})
+    assert secret not in stream.getvalue()
+    assert MASK in stream.getvalue()
 
 
 @pytest.mark.parametrize("console", [False, True])

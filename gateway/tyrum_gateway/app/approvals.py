@@ -137,6 +137,9 @@ class ApprovalDesk:
         log.info(
             "approval_resolved",
             approval=resolved.approval_id,
+            turn=resolved.turn_id,
+            call=resolved.call_id,
+            principal=resolved.resolution.principal_id if resolved.resolution else None,
             outcome=resolved.resolution.outcome if resolved.resolution else "",
         )
         self._engine.wake(stored.conversation_id)

@@ -250,7 +250,8 @@ class TurnRunner:
         except Interrupted:
             return await self._reload(turn), None
         except TyrumError as error:
-            log.warning("tool_unavailable", call=call.call_id, reason=error.public, **error.context)
+            ids = {"turn": turn.turn_id, "call": call.call_id, "operation": call.operation_id or ""}
+            log.warning("tool_unavailable", reason=error.public, **(error.context | ids))
             result = ToolResult(CallState.OUTCOME_UNKNOWN, error.public)
         if result.subject_changed and launched is not None:
             return await self._progress(turn, await self._asked_again(turn, call, launched.approved))

@@ -25,6 +25,7 @@ from tyrum_gateway.cli.output import Format, emit, say
 if TYPE_CHECKING:
     from tyrum.catalog.v1.catalog_pb2 import GetProviderResponse
     from tyrum_gateway.cli.connection import Target
+    from tyrum_gateway.config.load import CheckedFile
 
 app = sub_app("Check this machine and the running gateway.")
 
@@ -196,6 +197,7 @@ def _configuration(config: Path | None, directory: Path) -> Iterator[Finding]:
         yield Finding("configuration", Result.FAIL, f"{len(problems.problems)} problems in `{path}`", command)
         return
     yield Finding("configuration", Result.OK, f"`{path}`")
+    yield from _certificate(checked)
     for name, provider in checked.content.providers.items():
         program = find_program(provider.command[0], os.environ)
         if program is None:
@@ -203,6 +205,30 @@ def _configuration(config: Path | None, directory: Path) -> Iterator[Finding]:
             yield Finding(f"provider {name}", Result.FAIL, missing, "install it, or correct its `command`")
         else:
             yield Finding(f"provider {name}", Result.OK, f"`{program}`")
+
+
+def _certificate(checked: "CheckedFile") -> Iterator[Finding]:
+    """Check that the gateway can serve with the certificate of the file, and for how long."""
+    from tyrum_gateway.config import ConfigProblems, check_certificates  # noqa: PLC0415 - heavy
+    from tyrum_gateway.config.listening import expiry_warning  # noqa: PLC0415
+
+    tls = checked.content.listen.tls
+    if tls is None:
+        return
+    try:
+        check_certificates(checked)
+    except ConfigProblems as problems:
+        for problem in problems.problems:
+            yield Finding(
+                "certificate", Result.FAIL, problem.message, f"tyrum config validate {checked.path}"
+            )
+        return
+    cert = checked.directory / tls.cert
+    renew = "renew it, then restart the gateway"
+    if warning := expiry_warning(cert):
+        yield Finding("certificate", Result.FAIL if "expired" in warning else Result.WARN, warning, renew)
+    else:
+        yield Finding("certificate", Result.OK, f"`{cert}`")
 
 
 def _served(directory: Path) -> Path | None:

@@ -74,7 +74,14 @@ class Guard(grpc.aio.ServerInterceptor):
         if isinstance(error, NotImplementedError):
             return MethodUnknown("the gateway does not serve this method", method=path)
         incident = self._ids.new(IncidentId)
-        log.error("rpc_failed", method=path, incident=incident, exc_info=error)
+        caller = _caller.get(None)
+        log.error(
+            "rpc_failed",
+            method=path,
+            incident=incident,
+            principal=caller.principal_id if caller else None,
+            exc_info=error,
+        )
         return KernelBug(f"internal error, incident {incident}", incident=incident)
 
 

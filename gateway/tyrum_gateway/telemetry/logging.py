@@ -36,6 +36,9 @@ class Level(StrEnum):
     ERROR = "error"
 
 
+_IDS = ("provider", "instance", "generation")
+"""What the provider host adds to its records."""
+
 _CHATTY = ("alembic",)
 """Libraries whose information is noise to operators."""
 
@@ -74,7 +77,7 @@ def configure_logging(
     handler = logging.StreamHandler(target)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared, _name_logger],
+            foreign_pre_chain=[*shared, _name_logger, structlog.stdlib.ExtraAdder(allow=_IDS)],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 redactor,

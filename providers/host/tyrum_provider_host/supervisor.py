@@ -130,7 +130,7 @@ class Supervisor:
             if self._lifecycle in {Lifecycle.REJECTED, Lifecycle.QUARANTINED}:
                 await self._stopping.wait()
         except Exception as error:  # noqa: BLE001 - one provider's defect must not take the others along
-            _log.exception("supervising provider %s failed", self.spec.name)
+            _log.exception("supervising provider %s failed", self.spec.name, extra=self._ids())
             self._become(Lifecycle.REJECTED, f"internal error of the host: {type(error).__name__}")
             await self._stopping.wait()
         finally:
@@ -296,8 +296,12 @@ class Supervisor:
         if rejected.transient and self._provider_id is not None:
             return self._again(reason)
         self._become(Lifecycle.REJECTED, reason)
-        _log.warning("provider %s: %s", self.spec.name, reason)
+        _log.warning("provider %s: %s", self.spec.name, reason, extra=self._ids())
         return None
+
+    def _ids(self) -> dict[str, object]:
+        """Name the present instance, for the log."""
+        return {"provider": self.spec.name, "instance": self._instance_id, "generation": self._generation}
 
     @staticmethod
     def _ending(instance: Instance | None) -> str | None:
@@ -325,12 +329,12 @@ class Supervisor:
                     f"{exits} unexpected ends within {self._policy.crash_window:g} s of healthy time;"
                     f" last: {reason}. {OPERATOR}: see its output, correct the cause, restart the gateway",
                 )
-                _log.error("provider %s is quarantined: %s", self.spec.name, reason)
+                _log.error("provider %s is quarantined: %s", self.spec.name, reason, extra=self._ids())
                 return None
             case Retry(delay=delay):
                 wait = jittered(delay, self._policy, random=random.random())  # noqa: S311 - spreads load
                 self._become(Lifecycle.BACKING_OFF, f"{reason}; next start in {wait:.2f} s")
-                _log.warning("provider %s: %s", self.spec.name, self._reason)
+                _log.warning("provider %s: %s", self.spec.name, self._reason, extra=self._ids())
                 return wait
 
     async def _tear_down(self, record: AdmissionRecord) -> None:
@@ -362,7 +366,7 @@ class Supervisor:
                 await instance.control.drain()
                 await instance.control.shutdown()
             except (CallError, ProviderUnavailable) as error:
-                _log.info("provider %s did not stop on request: %s", self.spec.name, error)
+                _log.info("provider %s did not stop on request: %s", self.spec.name, error, extra=self._ids())
                 return
             async with asyncio.timeout(bounds.shutdown_grace + bounds.shutdown_ack):
                 await instance.process.wait()
