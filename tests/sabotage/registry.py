@@ -188,5 +188,20 @@ REGISTRY = (
         "if not target.program:",
         "tests/domain/test_override.py::test_never_derived_from_what_runs_others",
     ),
+    Sabotage(
+        "INV-24",
+        f"{GATEWAY}/app/interrupt.py",
+        "await asyncio.wait({task}, timeout=GRACE_SECONDS)",
+        "await asyncio.wait({task})",
+        "tests/app/test_interrupt.py::test_a_deadline_is_kept_against_work_that_ignores_cancellation",
+    ),
+    Sabotage(
+        "INV-25",
+        f"{GATEWAY}/app/engine.py",
+        "        self._draining = True\n",
+        "        self._draining = False\n",
+        "tests/gateway/test_drain.py"
+        "::test_sigterm_ends_what_is_in_work_and_leaves_the_rest_to_the_next_gateway",
+    ),
 )
 """Every registered sabotage, by invariant."""
