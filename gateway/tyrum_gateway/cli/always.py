@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from tyrum_gateway.cli.durations import duration
 from tyrum_gateway.cli.failure import ExitCode, Failure
-from tyrum_gateway.config.quantities import parse_duration
 
 if TYPE_CHECKING:
     from tyrum.approval.v1.approval_pb2 import ResolveApprovalRequest
@@ -61,12 +61,7 @@ def parse(expires: str, pattern: str, *, rest: bool, env: list[str]) -> Always:
     Raises:
         Failure: One of them is not of its form.
     """
-    life = None
-    if expires:
-        try:
-            life = parse_duration(expires)
-        except ValueError as error:
-            raise Failure(f"`--expires`: {error}", code=ExitCode.USAGE) from None
+    life = duration("--expires", expires) if expires else None
     if not pattern:
         if rest or env:
             raise Failure("`--rest` and `--env` widen a pattern", hint=_EXAMPLE, code=ExitCode.USAGE)

@@ -1,14 +1,13 @@
 """`tyrum principals`: who may call the gateway, in which roles, with which tokens."""
 
 import asyncio
-import re
-from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tyrum_gateway.cli.durations import duration
 from tyrum_gateway.cli.failure import ExitCode, Failure
 from tyrum_gateway.cli.options import Address, Output, StateDir, sub_app
 from tyrum_gateway.cli.output import Format
@@ -16,9 +15,6 @@ from tyrum_gateway.cli.output import Format
 app = sub_app("Manage who may call: principals, roles, tokens.")
 tokens = sub_app("Issue, list and revoke tokens.")
 app.add_typer(tokens, name="tokens")
-
-_DURATION = re.compile(r"([0-9]{1,6})([smhd])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 class RoleName(StrEnum):
@@ -126,7 +122,7 @@ def issue(
 
     Its holder puts it into a file with mode 0600 and names the file with --token-file or TYRUM_TOKEN_FILE.
     """
-    life = _duration(expires_in)
+    life = duration("--expires-in", expires_in)
     from tyrum_gateway.cli import accounts  # noqa: PLC0415 - imports grpc
 
     target = accounts.find(state_dir, address)
@@ -164,14 +160,3 @@ def revoke(
 
 def _names(roles: list[RoleName] | None) -> list[str]:
     return [role.value for role in roles or ()]
-
-
-def _duration(text: str) -> timedelta:
-    found = _DURATION.fullmatch(text)
-    if found is None:
-        raise Failure(
-            f"`{text}` is not a time",
-            hint="a whole number with s, m, h or d, such as 12h",
-            code=ExitCode.USAGE,
-        )
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
