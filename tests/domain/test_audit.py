@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -224,6 +225,50 @@ def test_two_histories_are_named() -> None:
     report = verify(LOG, [*HEADS, head(other[ANCHORED - 1])], authentic)
     assert (Finding.HEADS_DISAGREE, 0, ANCHORED) in found(report)
     assert report.anchored == 20
+
+
+def attacked(rows: list[AuditRow], draw: Random) -> list[AuditRow]:
+    """Do something to the anchored rows, as whoever can write the database could."""
+    rows = list(rows)
+    at = draw.randrange(ANCHORED)
+    match draw.randrange(6):
+        case 0:
+            column, value = draw.choice(
+                [("kind", "x"), ("actor", "x"), ("subject", "x"), ("details", "x"), ("at", 1), ("hash", "x")]
+            )
+            change: dict[str, Any] = {column: value}
+            rows[at] = replace(rows[at], **change)
+        case 1:
+            del rows[at : at + draw.randint(1, 5)]
+        case 2:
+            rows.insert(at, draw.choice(rows))
+        case 3:
+            other = draw.randrange(ANCHORED)
+            rows[at], rows[other] = rows[other], rows[at]
+        case 4:
+            del rows[at:]
+        case _:
+            rows[at] = sealed(replace(rows[at], actor="prin_x"))
+    if draw.random() < 0.5:  # number them anew
+        rows = [replace(row, sequence=sequence) for sequence, row in enumerate(rows, 1)]
+    if draw.random() < 0.5:  # and compute every hash anew
+        rows = rechained(rows, 0)
+    return rows
+
+
+def test_no_random_attack_behind_a_head_goes_unnoticed() -> None:
+    """Of 2,000 random changes, with and without new numbers and hashes, each is found or left no trace behind."""
+    draw = Random(29)
+    missed = 0
+    for _ in range(2_000):
+        rows = attacked(LOG, draw)
+        report = verify(rows, HEADS, authentic)
+        harmless = rows[:ANCHORED] == LOG[:ANCHORED]
+        missed += harmless
+        assert report.intact <= harmless, rows
+        if rows[: report.anchored] != LOG[: report.anchored]:
+            pytest.fail(f"{report.anchored} rows are called anchored and are not those that were signed")
+    assert missed < 200, "the attacks do something"
 
 
 def test_findings_are_bounded_and_counted() -> None:

@@ -259,7 +259,11 @@ async def test_heads_go_where_the_operator_says(place: Place, tmp_path: Path) ->
     """With a configured file, heads are appended there alone; one that cannot be appended to is refused."""
     elsewhere = tmp_path / "far" / "heads"
     keeper = place.keeper(elsewhere)
+    with pytest.raises(StateUnusable, match="is its disk mounted"):
+        await keeper.check()
+    elsewhere.parent.mkdir()
     await keeper.check()
+    elsewhere.parent.rename(tmp_path / "away")
     with pytest.raises(StateUnusable, match="cannot append to the audit heads"):
         await keeper.sign_or_fail()
     assert not await keeper.sign()

@@ -53,7 +53,8 @@ class HeadsFile:
         """Return the newest head; None when there is no file.
 
         Raises:
-            StateUnusable: The file cannot be read, or holds something but no head at its end.
+            StateUnusable: The file cannot be read, or holds something but no head at its end; or not even its
+                directory is there, as when its disk is not mounted.
         """
         try:
             with self.path.open("rb") as file:
@@ -61,6 +62,10 @@ class HeadsFile:
                 file.seek(max(0, size - _TAIL))
                 tail = file.read(_TAIL)
         except FileNotFoundError:
+            if not self.path.parent.is_dir():
+                raise StateUnusable(
+                    f"the directory of the audit heads `{self.path}` does not exist: is its disk mounted?"
+                ) from None
             return None
         except OSError as error:
             raise StateUnusable(f"cannot read the audit heads `{self.path}`: {error.strerror}") from error
