@@ -257,10 +257,10 @@ def attacked(rows: list[AuditRow], draw: Random) -> list[AuditRow]:
 
 
 def test_no_random_attack_behind_a_head_goes_unnoticed() -> None:
-    """Of 2,000 random changes, with and without new numbers and hashes, each is found or left no trace behind."""
+    """Of 500 random changes, with and without new numbers and hashes, each is found or changed nothing."""
     draw = Random(29)
     missed = 0
-    for _ in range(2_000):
+    for _ in range(500):
         rows = attacked(LOG, draw)
         report = verify(rows, HEADS, authentic)
         harmless = rows[:ANCHORED] == LOG[:ANCHORED]
@@ -268,7 +268,7 @@ def test_no_random_attack_behind_a_head_goes_unnoticed() -> None:
         assert report.intact <= harmless, rows
         if rows[: report.anchored] != LOG[: report.anchored]:
             pytest.fail(f"{report.anchored} rows are called anchored and are not those that were signed")
-    assert missed < 200, "the attacks do something"
+    assert missed < 50, "the attacks do something"
 
 
 def test_findings_are_bounded_and_counted() -> None:
