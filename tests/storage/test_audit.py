@@ -1,5 +1,6 @@
 """The audit log of a real store: chained in the same commit, verified from its file, anchored by heads."""
 
+import asyncio
 import base64
 import json
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage.builders import begin, call, end, finish, message, new, now, running
+from tyrum_gateway.app import audit_heads
 from tyrum_gateway.app.audit_heads import HeadKeeper
 from tyrum_gateway.bootstrap.evidence import Anchor
 from tyrum_gateway.bootstrap.system import SystemClock
@@ -235,6 +237,51 @@ async def test_heads_that_were_moved_away_leave_a_row(place: Place) -> None:
     assert (row.kind, json.loads(row.details)["rows_before"]) == ("audit.heads_begun", 8)
     assert await keeper.sign()
     assert place.verify().anchored == 9
+
+
+@pytest.mark.parametrize(("commits", "seconds"), [(3, 3600.0), (1_000_000, 0.05)], ids=["many", "old"])
+async def test_heads_are_signed_after_many_commits_or_some_time(
+    place: Place, monkeypatch: pytest.MonkeyPatch, commits: int, seconds: float
+) -> None:
+    """While the gateway runs a head follows many commits, or the first one after a while, and none nothing."""
+    monkeypatch.setattr(audit_heads, "COMMITS", commits)
+    monkeypatch.setattr(audit_heads, "SECONDS", seconds)
+    monkeypatch.setattr(audit_heads, "_TICK", 0.01)
+    monkeypatch.setattr(audit_heads, "_RETRY", 0.01)
+    keeper = place.keeper()
+    await keeper.check()
+    assert await keeper.sign()
+    file = HeadsFile(place.audit / "heads.jsonl")
+
+    async def anchored(rows: int) -> None:
+        async with asyncio.timeout(30):
+            while (head := file.last()) is None or head.sequence != rows:
+                await asyncio.sleep(0.01)
+
+    running_ = asyncio.create_task(keeper.run())
+    try:
+        await anchored(8)
+        before = len(list(file.read()))
+        for _ in range(2):
+            await a_turn(place.store)
+        await anchored(12)
+        assert len(list(file.read())) > before
+        # A file that takes nothing delays heads, and nothing else.
+        file.path.chmod(0o600)
+        away = file.path.with_name("away")
+        file.path.rename(away)
+        file.path.mkdir()
+        for _ in range(2):
+            await a_turn(place.store)
+        file.path.rmdir()
+        away.rename(file.path)
+        await a_turn(place.store)
+        await a_turn(place.store)
+        await anchored(20)
+        assert not running_.done()
+    finally:
+        running_.cancel()
+    assert place.verify().intact
 
 
 async def test_another_key_is_refused(place: Place) -> None:
