@@ -229,6 +229,8 @@ def test_targets_are_described_in_full(first: Target, second: Target) -> None:
         (Rule("elsewhere", Decision.DENY, "a", tool="memory.write"), False),
         (Rule("reads", Decision.DENY, "a", effect=Effect.READ_ONLY), False),
         (Rule("asks", Decision.REQUIRE_APPROVAL, "a", tool="process.run"), False),
+        (Rule("later", Decision.DENY, "a", provenance=Provenance.UNTRUSTED), False),
+        (Rule("shells", Decision.DENY, "a", in_shell=True), False),
     ],
 )
 def test_only_a_tool_denied_whatever_its_arguments_is_hidden(rule: Rule, barred: bool) -> None:
@@ -341,3 +343,14 @@ def test_arguments_that_are_not_all_known(argv: tuple[Literal, ...], rest: bool,
     target = replace(RUN, argv=("printf", "-r"), complete=False)
     assert replace(ALLOW, decision=Decision.DENY, argv=argv, rest=rest).matches(target) is matches
     assert not replace(ALLOW, argv=argv, rest=rest).matches(target)
+
+
+def test_a_rule_for_an_agent_is_for_no_other() -> None:
+    """Rules that name an agent decide on its calls alone."""
+    ours = replace(RUN, agent="default")
+    rule = replace(ALLOW, agent="default")
+    assert decide(ours, rule) is Decision.ALLOW
+    assert decide(replace(RUN, agent="other"), rule) is Decision.REQUIRE_APPROVAL
+    barred = Bundle("b", (Rule("all", Decision.DENY, "", agent="default"),))
+    assert bars(barred, "process.run", Effect.STATE_CHANGING, "default")
+    assert not bars(barred, "process.run", Effect.STATE_CHANGING, "other")

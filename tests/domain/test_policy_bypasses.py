@@ -331,6 +331,19 @@ def test_what_bash_would_look_up_anew_is_not_allowed_in_a_list(place: Place, tex
     assert evaluate(place.bundle, target).decision is (ASK if why else ALLOW)
 
 
+@pytest.mark.parametrize("extra", [{"secrets": ["TOKEN"]}, {"env": {"LC_ALL": "C"}}])
+def test_what_a_rule_lists_rides_along_with_one_command_only(place: Place, extra: dict[str, Any]) -> None:
+    """A variable or secret that the rules list still makes a list a question: bash reads it too."""
+    names, secrets = frozenset({"LC_ALL"}), frozenset({"TOKEN"})
+    generous = Bundle(
+        "g", tuple(replace(item, env=names, secrets=secrets) for item in place.bundle.rules[:2])
+    )
+    arguments = {"shell": "show | count", **extra}
+    assert evaluate(generous, place.target(argv=["show"], **extra)).decision is ALLOW
+    assert evaluate(generous, place.text("show | count")).decision is ALLOW
+    assert evaluate(generous, place.target(**arguments)).rule_id == "default.shell"
+
+
 def test_a_bash_of_the_workspace_is_not_trusted(place: Place) -> None:
     """A list is a question when the bash that would read it can be rewritten by the agent."""
     own = place.workspace / "sub"
