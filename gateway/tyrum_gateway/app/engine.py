@@ -27,8 +27,10 @@ from tyrum_gateway.domain.turn_events import Broken, Effect, StopProcess
 
 log = structlog.get_logger(__name__)
 
-STORE_PAUSE = 1.0
-"""Seconds until a conversation is taken up again after the store has failed."""
+PAUSE = 1.0
+"""Seconds until a conversation is taken up again after the store has failed; twice as many the next time."""
+
+LONGEST_PAUSE = 60.0
 
 
 class Engine:
@@ -146,6 +148,7 @@ class Engine:
 
     async def _serve(self, conversation_id: ConversationId, *, recovered: bool) -> None:
         try:
+            pause = PAUSE
             while not self._draining:
                 self._again.discard(conversation_id)
                 try:
@@ -153,12 +156,16 @@ class Engine:
                         rests = await self._take_up(conversation_id, recovered=recovered)
                     if rests and conversation_id not in self._again:
                         return
-                    recovered = False
+                    recovered, pause = False, PAUSE
+                    continue
                 except StateUnusable as error:
                     # A full disk, say. What was in work is given up as at a crash; rows tell how to go on.
                     log.error("store_failed", conversation=conversation_id, reason=error.public)  # noqa: TRY400
-                    await asyncio.sleep(STORE_PAUSE)
-                    recovered = True
+                except Exception:
+                    # A row that cannot be read, say: it holds up its own conversation and no other.
+                    log.exception("conversation_broken", conversation=conversation_id)
+                await asyncio.sleep(pause)
+                recovered, pause = True, min(2 * pause, LONGEST_PAUSE)
         finally:
             self._active.discard(conversation_id)
             self._left.set()

@@ -1,0 +1,125 @@
+"""The engine outlives whatever one conversation does to it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.storage.builders import message
+from tyrum_gateway.app import engine as engine_module
+from tyrum_gateway.app.agent import Agent, EngineLimits
+from tyrum_gateway.app.engine import Engine
+from tyrum_gateway.app.streams import Streams
+from tyrum_gateway.bootstrap.system import RandomIds, SystemClock
+from tyrum_gateway.domain.ids import ConversationId, TurnId
+from tyrum_gateway.domain.model import ModelEvent, Prompt, StepEnd, TextDelta
+from tyrum_gateway.domain.policy import Bundle
+from tyrum_gateway.domain.states import TurnState
+from tyrum_gateway.domain.turn import Turn, TurnLimits
+from tyrum_gateway.storage import SqliteStore
+
+PATIENCE = 20.0
+LIMITS = EngineLimits(
+    turn=TurnLimits(steps=4, attempts=3),
+    step_time=timedelta(seconds=PATIENCE),
+    turn_time=timedelta(seconds=PATIENCE),
+    approval_expiry=timedelta(hours=1),
+    queued_per_conversation=16,
+    concurrent_turns=2,
+)
+
+
+class Echo:
+    """A model that answers at once."""
+
+    async def generate(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
+        """Say the same to everything."""
+        del prompt
+        yield TextDelta("Said.")
+        yield StepEnd(())
+
+
+class Spoiled(SqliteStore):
+    """A store in which one conversation cannot be read, so many times."""
+
+    spoiled: ConversationId | None = None
+    times = 0
+
+    async def next_turn(self, conversation_id: ConversationId) -> Turn | None:
+        """Fail for the one, and work for all others."""
+        if conversation_id == self.spoiled and self.times:
+            self.times -= 1
+            raise RuntimeError("nobody foresaw this")
+        return await super().next_turn(conversation_id)
+
+
+@asynccontextmanager
+async def working(store: SqliteStore) -> AsyncIterator[Engine]:
+    """Run an engine."""
+    agent = Agent("", Echo(), Bundle("default", ()), {})
+    engine = Engine(
+        agent=agent, store=store, clock=SystemClock(), ids=RandomIds(), streams=Streams(), limits=LIMITS
+    )
+    started, stopping = asyncio.Event(), asyncio.Event()
+    running = asyncio.create_task(engine.run(started, stopping))
+    try:
+        await started.wait()
+        yield engine
+    finally:
+        stopping.set()
+        await running
+
+
+async def ended(store: SqliteStore, turn: TurnId) -> TurnState:
+    """Wait until a turn has ended."""
+    async with asyncio.timeout(PATIENCE):
+        while not (state := (await store.turn(turn)).turn.state).final:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    return state
+
+
+async def test_a_conversation_that_cannot_be_read_holds_up_no_other_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that nobody foresaw ends neither the engine nor another conversation's turn."""
+    monkeypatch.setattr(engine_module, "PAUSE", 0.05)
+    async with await Spoiled.open(tmp_path / "tyrum.sqlite3") as store:
+        bad, good = [(await store.accept(message())).turn for _ in range(2)]
+        store.spoiled, store.times = bad.conversation_id, 2
+        async with working(store) as engine:
+            assert await ended(store, good.turn_id) is TurnState.COMPLETED
+            assert await ended(store, bad.turn_id) is TurnState.COMPLETED
+            assert store.times == 0
+            async with asyncio.timeout(PATIENCE):
+                await engine.idle()
+
+
+async def test_who_wakes_many_leaves_room_for_others(tmp_path: Path) -> None:
+    """Room is there while fewer than half of the slots are taken, and comes back when work ends."""
+    async with await SqliteStore.open(tmp_path / "tyrum.sqlite3") as store, working(store) as engine:
+        await engine.has_room()
+        turn = (await store.accept(message())).turn
+        engine.wake(turn.conversation_id)
+        waiting = asyncio.create_task(engine.has_room())
+        await asyncio.sleep(0)
+        assert not waiting.done(), "one of two slots is taken"
+        assert await ended(store, turn.turn_id) is TurnState.COMPLETED
+        async with asyncio.timeout(PATIENCE):
+            await waiting
+
+
+async def test_draining_begins_nothing(tmp_path: Path) -> None:
+    """After a drain has begun a message stays queued, and the engine is idle."""
+    async with await SqliteStore.open(tmp_path / "tyrum.sqlite3") as store:
+        async with working(store) as engine:
+            engine.drain()
+            turn = (await store.accept(message())).turn
+            engine.wake(turn.conversation_id)
+            async with asyncio.timeout(PATIENCE):
+                await engine.idle()
+            assert (await store.turn(turn.turn_id)).turn.state is TurnState.QUEUED
+        async with working(store):
+            assert await ended(store, turn.turn_id) is TurnState.COMPLETED
