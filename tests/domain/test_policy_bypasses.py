@@ -274,6 +274,11 @@ def test_rules_on_the_shell_itself_apply_to_text(place: Place) -> None:
         for text in ("show && show", "show $(show)"):
             assert evaluate(strict, place.text(text)).rule_id == "x"
         assert evaluate(strict, place.text("show")).decision is ALLOW
+    # Arguments of the shell itself are no condition that its text could meet.
+    for rest, decision in ((False, ALLOW), (True, DENY)):
+        bare = Rule("x", DENY, "ops", program=str(place.programs / "bash"), argv=(), rest=rest)
+        strict = Bundle("strict", (*place.bundle.rules, bare))
+        assert evaluate(strict, place.text("show && show")).decision is decision
     all_denied = Bundle("all", (Rule("x", DENY, "ops", tool="process.run"),))
     assert evaluate(all_denied, place.text("show $(show)")).decision is DENY
 
