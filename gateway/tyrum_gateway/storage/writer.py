@@ -60,6 +60,7 @@ class Writer:
         self._finished: asyncio.Future[None] = self._loop.create_future()
         self.commits = 0
         self.transactions = 0
+        self._changing = 0
         # Not waited for at interpreter exit: a loop that ended without closing acknowledges nothing more.
         self._thread = threading.Thread(target=self._work, name="tyrum-store-writer", daemon=True)
         self._thread.start()
@@ -123,17 +124,18 @@ class Writer:
 
     def _write(self, jobs: Sequence[_Job]) -> list[_Outcome]:
         execute = self._connection.execute
-        commits = self.commits
+        self._changing = 0
         try:
             execute("BEGIN IMMEDIATE")
             outcomes = [self._attempt(job) for job in jobs]
             execute("COMMIT")
         except sqlite3.Error as error:
-            self.commits = commits
             with contextlib.suppress(sqlite3.Error):
                 execute("ROLLBACK")
             return [_Undone(failure(self._path, error)) for _ in jobs]
+        # Only now: whoever sees the count finds what was counted.
         self.transactions += 1
+        self.commits += self._changing
         return outcomes
 
     def _attempt(self, job: _Job) -> _Outcome:
@@ -148,7 +150,7 @@ class Writer:
             execute("RELEASE job")
             return _Undone(self._explain(error))
         execute("RELEASE job")
-        self.commits += self._connection.total_changes > before
+        self._changing += self._connection.total_changes > before
         return _Done(result)
 
     def _explain(self, error: Exception) -> Exception:
