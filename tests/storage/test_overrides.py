@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.builders import PRINCIPAL, asked, new, now, resolved
+from tests.storage.builders import PRINCIPAL, asked, new, now, resolved, running, say
 from tyrum_gateway.domain.approval import Approval
 from tyrum_gateway.domain.commit import AuditEntry, Commit
-from tyrum_gateway.domain.errors import NotFound, StateUnusable, VersionConflict
+from tyrum_gateway.domain.errors import NotFound, PermissionEnded, StateUnusable, VersionConflict
 from tyrum_gateway.domain.ids import OverrideId
 from tyrum_gateway.domain.override import Override, revoke
 from tyrum_gateway.domain.policy import AnyArgument, Decision, Effect, Literal, Prefix, Rule
@@ -164,3 +164,23 @@ async def test_every_read_of_overrides_uses_an_index(store: SqliteStore, databas
     assert not [step for step in plan if "TEMP B-TREE" in step or "AUTOMATIC" in step]
     walks = [step for step in plan if step.startswith("SCAN")]
     assert not walks or (name == "NEWEST" and all("USING INDEX" in step for step in walks))
+
+
+@pytest.mark.parametrize("end", ["none", "revoked", "expired", "unknown"])
+async def test_an_operation_begins_only_on_a_permission_that_holds(store: SqliteStore, end: str) -> None:
+    """A commit that relies on a permission is refused whole when that has ended by the time it is applied."""
+    override = await permitted(store, lasts=timedelta(milliseconds=1) if end == "expired" else None)
+    relied = new(OverrideId) if end == "unknown" else override.override_id
+    if end == "revoked":
+        await store.overrides.revoke(revoke(override, by="Bob", reason="", now=now()), REVOKED)
+    turn = await running(store)
+    change = replace(say(turn, "begun"), at=now() + timedelta(seconds=1), relies_on=(relied,))
+    before = await store.events(turn.conversation_id, 0, 10)
+    if end == "none":
+        await store.commit(change)
+        assert len(await store.events(turn.conversation_id, 0, 10)) == len(before) + 1
+        return
+    with pytest.raises(PermissionEnded):
+        await store.commit(change)
+    assert await store.events(turn.conversation_id, 0, 10) == before
+    assert (await store.turn(turn.turn_id)).turn == turn

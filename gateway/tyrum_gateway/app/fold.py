@@ -13,7 +13,7 @@ from tyrum_gateway.domain.binding import Binding
 from tyrum_gateway.domain.canonical import Value, digest
 from tyrum_gateway.domain.checkpoint import Checkpoint
 from tyrum_gateway.domain.commit import AuditEntry, Commit, Evidence
-from tyrum_gateway.domain.ids import CallId
+from tyrum_gateway.domain.ids import CallId, OverrideId
 from tyrum_gateway.domain.override import Override
 from tyrum_gateway.domain.process import ProcessResult
 from tyrum_gateway.domain.transcript import (
@@ -51,6 +51,7 @@ def fold(
     at: datetime,
     resolved: tuple[Approval, ...] = (),
     overrides: tuple[Override, ...] = (),
+    relies_on: tuple[OverrideId, ...] = (),
     bindings: tuple[Binding, ...] = (),
     results: Mapping[CallId, ProcessResult] | None = None,
     checkpoint: Checkpoint | None = None,
@@ -63,6 +64,7 @@ def fold(
         at: Time of the commit.
         resolved: Approvals with the resolution that this transition brings.
         overrides: Standing permissions that these resolutions create.
+        relies_on: Standing permissions that operations begin on.
         bindings: Bindings of operations that begin.
         results: Process results of calls that end.
         checkpoint: New conversation state when the turn comes to rest.
@@ -94,6 +96,7 @@ def fold(
         opened=tuple(opened),
         resolved=resolved,
         overrides=overrides,
+        relies_on=relies_on,
         bindings=bindings,
         evidence=tuple(evidence),
         checkpoint=checkpoint,

@@ -11,7 +11,7 @@ from typing import Protocol
 from tyrum_gateway.app.agent import Agent, EngineLimits
 from tyrum_gateway.domain.approval import Approval, Receipt, receipt
 from tyrum_gateway.domain.errors import KernelBug, ProviderUnavailable
-from tyrum_gateway.domain.ids import ApprovalId, CallId
+from tyrum_gateway.domain.ids import ApprovalId, CallId, OverrideId
 from tyrum_gateway.domain.model import CallRequest
 from tyrum_gateway.domain.policy import Decision, Override, Provenance, Target, Verdict, evaluate
 from tyrum_gateway.domain.ports import Clock, Ids
@@ -26,6 +26,8 @@ class Ready:
 
     prepared: Prepared
     verdict: Verdict
+    relies_on: tuple[OverrideId, ...] = ()
+    """Standing permissions that must still hold when the call begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +106,16 @@ class Proposals:
         prepared = await self._prepare(turn, call.tool, call.arguments)
         if isinstance(prepared, Rejected):
             return Barred(denied=False, content=f"not executed: {prepared.problem}")
-        verdict = await self._evaluate(prepared.target)
+        verdict, relies_on = await self._evaluate(prepared.target)
         if verdict.decision is Decision.DENY:
             return Barred(denied=True, content=f"denied by policy: {verdict.reason}")
-        permitted = verdict.decision is Decision.ALLOW
-        if approved is None:
-            worth = Receipt.VALID if permitted else Receipt.CHANGED
-        else:
+        worth = None
+        if approved is not None:
             worth = receipt(approved, call.call_id, prepared.subject, self._clock.now())
-        if worth is Receipt.VALID or (worth is Receipt.LAPSED and permitted):
+        if worth is Receipt.VALID:
             return Ready(prepared, verdict)
+        if verdict.decision is Decision.ALLOW and worth is not Receipt.CHANGED:
+            return Ready(prepared, verdict, relies_on)
         question = self._question(turn, call.call_id, prepared, verdict)
         if worth is Receipt.LAPSED:
             return AskAgain(approved, question, "the approval was given too long ago")
@@ -128,18 +130,23 @@ class Proposals:
         prepared = await self._prepare(turn, request.tool, request.arguments)
         if isinstance(prepared, Rejected):
             return ProposedCall(call_id, request.tool, request.arguments, None, prepared.problem), None
-        verdict = await self._evaluate(prepared.target)
+        verdict, relies_on = await self._evaluate(prepared.target)
         proposed = ProposedCall(call_id, request.tool, request.arguments, verdict)
         if verdict.decision is Decision.REQUIRE_APPROVAL:
             return replace(proposed, approval=self._question(turn, call_id, prepared, verdict)), None
-        return proposed, Ready(prepared, verdict) if verdict.decision is Decision.ALLOW else None
+        permitted = verdict.decision is Decision.ALLOW
+        return proposed, Ready(prepared, verdict, relies_on) if permitted else None
 
-    async def _evaluate(self, target: Target) -> Verdict:
-        """Decide by rules, and by permissions only where rules would ask."""
+    async def _evaluate(self, target: Target) -> tuple[Verdict, tuple[OverrideId, ...]]:
+        """Decide by rules, and by permissions only where rules would ask; tell which of those count."""
         verdict = evaluate(self._agent.policy, target)
         if verdict.decision is not Decision.REQUIRE_APPROVAL or self._permissions is None:
-            return verdict
-        return evaluate(self._agent.policy, target, await self._permissions.overrides(self._agent.name))
+            return verdict, ()
+        held = await self._permissions.overrides(self._agent.name)
+        verdict = evaluate(self._agent.policy, target, held)
+        named = verdict.rule_id.split(",")
+        used = (item.override_id for item in held if item.override_id in named)
+        return verdict, tuple(OverrideId(override_id) for override_id in used)
 
     async def _prepare(self, turn: Turn, tool_id: str, arguments: str) -> Prepared | Rejected:
         tool = self._agent.tools.get(tool_id)

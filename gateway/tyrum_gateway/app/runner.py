@@ -23,8 +23,8 @@ from tyrum_gateway.app.turns import Turns
 from tyrum_gateway.app.withdrawn import Withdrawn
 from tyrum_gateway.domain.approval import Approval
 from tyrum_gateway.domain.binding import Binding
-from tyrum_gateway.domain.errors import KernelBug, ModelUnavailable, TyrumError
-from tyrum_gateway.domain.ids import BindingId, CallId, OperationId, ProcessId
+from tyrum_gateway.domain.errors import KernelBug, ModelUnavailable, PermissionEnded, TyrumError
+from tyrum_gateway.domain.ids import BindingId, CallId, OperationId, OverrideId, ProcessId
 from tyrum_gateway.domain.model import CallRequest, StepEnd, TextDelta
 from tyrum_gateway.domain.ports import Ids, Store
 from tyrum_gateway.domain.process import ProcessResult
@@ -196,14 +196,23 @@ class TurnRunner:
             ready: Calls that these very events permit: they are not resolved a second time.
         """
         collected, bindings, launched = list(events), list[Binding](), None
+        relies_on: tuple[OverrideId, ...] = ()
         preview = self._turns.preview(turn, events)
         while isinstance(due := work(preview), BeginCall):
             event, launched = await self._launch(preview, due.call, (ready or {}).get(due.call.call_id))
-            if launched is not None and launched.execution.candidate is not None:
-                bindings.append(self._binding(launched.execution))
+            if launched is not None:
+                relies_on = launched.ready.relies_on
+                if launched.execution.candidate is not None:
+                    bindings.append(self._binding(launched.execution))
             collected.append(event)
             preview = self._turns.preview(preview, [event])
-        stored, effects = await self._turns.apply(turn, *collected, bindings=tuple(bindings), results=results)
+        try:
+            stored, effects = await self._turns.apply(
+                turn, *collected, bindings=tuple(bindings), results=results, relies_on=relies_on
+            )
+        except PermissionEnded:
+            # Revoked or over since the call was judged: judge it anew, without that permission.
+            return await self._progress(turn, *events, results=results)
         return stored, launched if effects else None
 
     async def _launch(self, turn: Turn, call: Call, ready: Ready | None) -> tuple[TurnEvent, Launched | None]:

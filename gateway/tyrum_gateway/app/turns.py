@@ -18,7 +18,7 @@ from tyrum_gateway.domain.approval import Approval, close
 from tyrum_gateway.domain.binding import Binding
 from tyrum_gateway.domain.checkpoint import Checkpoint, extend
 from tyrum_gateway.domain.errors import KernelBug, VersionConflict
-from tyrum_gateway.domain.ids import CallId
+from tyrum_gateway.domain.ids import CallId, OverrideId
 from tyrum_gateway.domain.override import Override
 from tyrum_gateway.domain.ports import Clock, Store
 from tyrum_gateway.domain.process import ProcessResult
@@ -67,6 +67,7 @@ class Turns:
         *events: TurnEvent,
         resolved: tuple[Approval, ...] = (),
         overrides: tuple[Override, ...] = (),
+        relies_on: tuple[OverrideId, ...] = (),
         bindings: tuple[Binding, ...] = (),
         results: Mapping[CallId, ProcessResult] | None = None,
     ) -> tuple[Turn, tuple[Effect, ...]]:
@@ -78,6 +79,7 @@ class Turns:
 
         Raises:
             VersionConflict: An approval was resolved by somebody else.
+            PermissionEnded: A standing permission that the events rely on does not hold any more.
         """
         for _ in range(ROUNDS):
             if turn.state.final:
@@ -91,6 +93,7 @@ class Turns:
                 at=self._clock.now(),
                 resolved=(*resolved, *await self._closed(transition.effects)),
                 overrides=overrides,
+                relies_on=relies_on,
                 bindings=bindings,
                 results=results,
                 checkpoint=await self._checkpoint(turn, transition.effects),

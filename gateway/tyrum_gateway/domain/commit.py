@@ -12,7 +12,7 @@ from tyrum_gateway.domain.approval import Approval
 from tyrum_gateway.domain.binding import Binding
 from tyrum_gateway.domain.canonical import Value
 from tyrum_gateway.domain.checkpoint import Checkpoint
-from tyrum_gateway.domain.ids import CallId, ConversationId, PrincipalId
+from tyrum_gateway.domain.ids import CallId, ConversationId, OverrideId, PrincipalId
 from tyrum_gateway.domain.override import Override
 from tyrum_gateway.domain.process import ProcessResult
 from tyrum_gateway.domain.transcript import Payload
@@ -92,6 +92,8 @@ class Commit:
     """Questions that must still be pending, with their resolution."""
     overrides: tuple[Override, ...] = ()
     """Standing permissions that these resolutions create."""
+    relies_on: tuple[OverrideId, ...] = ()
+    """Standing permissions that must hold when this is applied: an operation begins on them."""
     bindings: tuple[Binding, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     checkpoint: Checkpoint | None = None

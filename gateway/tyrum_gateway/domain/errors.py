@@ -13,6 +13,7 @@
     ├── LastAdmin            the caller makes somebody else an administrator first
     ├── PrincipalDisabled    the caller creates another principal
     ├── VersionConflict      the caller reads again, then decides
+    │   └── PermissionEnded  … what policy says without that permission
     ├── QuotaExceeded        the caller waits
     ├── Draining             the caller retries after the restart
     ├── ProviderUnavailable  the operator looks at the provider
@@ -96,6 +97,10 @@ class PrincipalDisabled(TyrumError):
 
 class VersionConflict(TyrumError):
     """The compared version or digest is no longer current."""
+
+
+class PermissionEnded(VersionConflict):
+    """A standing permission that the change relied on was revoked, or has expired."""
 
 
 class QuotaExceeded(TyrumError):

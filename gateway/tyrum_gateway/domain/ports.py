@@ -126,6 +126,7 @@ class Store(Protocol):
         Raises:
             VersionConflict: The turn's stored version differs, or an approval is no longer pending. Nothing
                 was changed.
+            PermissionEnded: A standing permission that it relies on does not hold. Nothing was changed.
         """
         ...
 

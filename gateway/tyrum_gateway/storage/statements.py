@@ -155,6 +155,14 @@ RESOLVE_APPROVAL = compiled(
     )
 )
 
+OVERRIDE_IN_FORCE = compiled(
+    select(overrides.c.override_id).where(
+        overrides.c.override_id == bindparam("override"),
+        overrides.c.revoked_at.is_(None),
+        overrides.c.expires_at.is_(None) | (overrides.c.expires_at > bindparam("at")),
+    )
+)
+
 REQUEST = compiled(
     select(turns.c.turn_id, turns.c.sequence, turns.c.request_digest).where(
         turns.c.principal_id == bindparam("principal"), turns.c.request_id == bindparam("request")

@@ -13,7 +13,15 @@ from tyrum_gateway.domain.approval import Approval
 from tyrum_gateway.domain.audit import GENESIS
 from tyrum_gateway.domain.canonical import digest
 from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Commit, Evidence
-from tyrum_gateway.domain.errors import KernelBug, NotFound, QuotaExceeded, RequestIdReused, VersionConflict
+from tyrum_gateway.domain.errors import (
+    KernelBug,
+    NotFound,
+    PermissionEnded,
+    QuotaExceeded,
+    RequestIdReused,
+    VersionConflict,
+)
+from tyrum_gateway.domain.ids import OverrideId
 from tyrum_gateway.domain.transcript import Event, Payload, ToolCallFinished, UserMessage
 from tyrum_gateway.domain.turn import Turn
 from tyrum_gateway.storage import override_rows, rows, statements
@@ -96,6 +104,7 @@ def commit(connection: sqlite3.Connection, change: Commit) -> tuple[Turn, tuple[
 
     Raises:
         VersionConflict: The turn's version differs, or an approval is no longer pending.
+        PermissionEnded: A standing permission that it relies on does not hold.
     """
     turn, at = change.turn, to_microseconds(change.at)
     moved = _run(
@@ -116,6 +125,8 @@ def commit(connection: sqlite3.Connection, change: Commit) -> tuple[Turn, tuple[
     )
     if moved.rowcount != 1:
         raise VersionConflict("the turn has changed in the meantime: read it again", turn=turn.turn_id)
+    for override_id in change.relies_on:
+        _require_in_force(connection, override_id, at)
     for approval in change.resolved:
         _resolve(connection, approval)
     _run_each(
@@ -189,6 +200,12 @@ def _open(connection: sqlite3.Connection, acceptance: Acceptance) -> tuple[int, 
             conversation=turn.conversation_id,
         )
     return taken["turn_count"], taken["last_sequence"]
+
+
+def _require_in_force(connection: sqlite3.Connection, override_id: OverrideId, at: int) -> None:
+    held = _run(connection, statements.OVERRIDE_IN_FORCE, {"override": override_id, "at": at}).fetchone()
+    if held is None:
+        raise PermissionEnded("a standing permission has ended", override=override_id)
 
 
 def _resolve(connection: sqlite3.Connection, approval: Approval) -> None:
