@@ -132,6 +132,7 @@ def test_a_permits_calls_like_it_and_says_so_when_it_cannot(gateway: RunningGate
         terminal.wait_for("a: also calls like it, for 30 days")
         terminal.wait_for("Approve exactly this? [y/n/a] ")
         terminal.type("a\n")
+        terminal.wait_for("and calls like it from now on")
         assert terminal.end() == 0
     again = gateway.tyrum("chat", "/run uname -m")
     assert again.returncode == 0, again.stderr

@@ -183,6 +183,7 @@ class TurnView:
         who = ""
         if resolved.resolved_by:
             who = f"by {visible_line(resolved.resolved_by)} ({visible_line(resolved.method)})"
+            who += ", and calls like it from now on" if resolved.override_id else ""
         text = ": ".join(part for part in (who, why) if part)
         if resolved.outcome == APPROVAL_OUTCOME_APPROVED:
             return [answered, self._notice(resolved.call_id, "approved", text)]
