@@ -1,7 +1,8 @@
 """A gateway whose model and tool ignore cancellation for a while; composed for tests only.
 
 Run as `python stubborn_gateway.py --state-dir DIR --config FILE`. The model is stubborn when the newest text
-of a user is `stubborn model`, the tool when its arguments hold `stubborn-tool`.
+of a user begins with `stubborn model`, the tool when its arguments hold `stubborn-tool`. When a stubborn
+model lets go, a file of its text's name appears beside the state directory.
 """
 
 import argparse
@@ -34,14 +35,16 @@ async def ignore_cancellation() -> None:
 class StubbornModel:
     """Does not end when it is told to."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, directory: Path) -> None:
         self._model = model
+        self._directory = directory
 
     async def generate(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
         """Generate, or be stubborn."""
         said = [message.text for message in prompt.messages if isinstance(message, UserText)]
-        if said[-1] == "stubborn model":
+        if said[-1].startswith("stubborn model"):
             await ignore_cancellation()
+            (self._directory / said[-1]).touch()
             yield TextDelta("too late")
         async with aclosing(self._model.generate(prompt)) as events:
             async for event in events:
@@ -94,7 +97,8 @@ def main() -> None:
     parser.add_argument("--config", type=Path, required=True)
     chosen = parser.parse_args()
     settings = load_settings(chosen.config, environment=os.environ, state_dir=chosen.state_dir)
-    seams = Seams(around_model=StubbornModel, around_tool=StubbornTool)
+    directory = chosen.state_dir.parent
+    seams = Seams(around_model=lambda model: StubbornModel(model, directory), around_tool=StubbornTool)
     asyncio.run(serve(settings, version="test", ready=lambda _: None, seams=seams))
 
 

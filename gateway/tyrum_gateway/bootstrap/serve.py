@@ -16,6 +16,7 @@ from tyrum_gateway.app.identity import new_token
 from tyrum_gateway.app.runs import RunDesk
 from tyrum_gateway.bootstrap.compose import Composition, Seams, compose
 from tyrum_gateway.bootstrap.evidence import Anchor, recorded
+from tyrum_gateway.bootstrap.leaving import leave
 from tyrum_gateway.bootstrap.operations import operations
 from tyrum_gateway.bootstrap.state_directory import (
     StateDirectory,
@@ -77,7 +78,8 @@ async def serve(
     """Serve until SIGTERM or SIGINT, then drain; a second signal ends the draining.
 
     Turns in work get `DRAIN_SECONDS` to reach a durable rest; whatever is left then, and every turn that
-    waits or is queued, is continued from its rows by the next gateway.
+    waits or is queued, is continued from its rows by the next gateway. Work that ignores its cancellation
+    does not hold the end up: then the process ends here, with 0.
 
     Args:
         settings: The operator's configuration, bound to a state directory.
@@ -159,6 +161,7 @@ async def serve(
         finally:
             await store.close()
             socket.unlink(missing_ok=True)
+    await leave()
 
 
 async def _run(
