@@ -24,6 +24,7 @@ SHOWN = {
     "approvals list": "/usr/bin/uname",
     "providers explain local": "NOT_ENFORCED",
     "doctor": "ok    gateway: ",
+    "audit verify": "intact",
     "config validate examples/quickstart.yaml": "examples/quickstart.yaml: valid",
 }
 """What a reader looks for in the output of a command."""
