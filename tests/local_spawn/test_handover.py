@@ -155,6 +155,17 @@ async def test_an_end_with_the_order_unread_is_an_end(tmp_path: Path) -> None:
         await link.outcome()
 
 
+async def test_a_run_that_is_starting_can_be_cancelled(runs: Runs, tmp_path: Path) -> None:
+    """Who names a process whose start was not answered yet is not told that there is none."""
+    run = runs.begin(StartRequest(order(tmp_path, "exec sleep 60"), required_claims=(), durable=False))
+    assert not run.begun.is_set()
+    await runs.cancel(run.process_id, 0)
+    async with asyncio.timeout(30):
+        await run.settled.wait()
+    assert run.end is not None
+    assert run.end.cause is Cause.CANCELLED
+
+
 def begun_and_interrupted(
     shop: tuple[Store, Crew], runs: Runs, workspace: Path, *, recorded: bool = False
 ) -> Run:

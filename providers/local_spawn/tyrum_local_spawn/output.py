@@ -33,7 +33,7 @@ async def read_output(
         Invalid: the offset lies beyond the bytes so far.
         Failure: the process is unknown, or records are damaged.
     """
-    run = register.find(process_id)
+    run = await register.find(process_id)
     position = offset
     until: int | None = None
     while True:
@@ -41,7 +41,7 @@ async def read_output(
         live = chunk is not None
         if chunk is None:
             if run.end is None:
-                register.find(process_id)  # raises: its record is damaged or gone
+                await register.find(process_id)  # raises: its record is damaged or gone
                 return
             chunk = await register.read_ended(run, stream, position)
         if until is None:

@@ -150,12 +150,14 @@ class Register:
         if operation_id in self._damage:
             raise Damaged("the record of the operation is damaged", {"operation_id": operation_id})
 
-    def find(self, process_id: ProcessId) -> Run:
-        """Return a run for reading its output.
+    async def find(self, process_id: ProcessId) -> Run:
+        """Return a run once it is known whether it executes: its command may before its start is answered.
 
         Raises:
             Failure: as for `view`.
         """
+        if (starting := self._by_process.get(process_id)) is not None:
+            await starting.begun.wait()
         run = self._by_process.get(process_id)
         if run is None or run.started_at_ns is None:
             if self._damage:
@@ -171,7 +173,7 @@ class Register:
             Unknown: it is not known, or was released.
             Damaged: its record, or one that may be its, is damaged.
         """
-        run = self.find(process_id)
+        run = await self.find(process_id)
         return await self.with_evidence(run) if evidence else run.view()
 
     async def wait(self, process_id: ProcessId, timeout: float) -> RunView:
@@ -181,9 +183,11 @@ class Register:
             WaitExpired: it still runs.
             Failure: as for `view`.
         """
-        run = self.find(process_id)
+        until = asyncio.get_running_loop().time() + timeout
         try:
-            async with asyncio.timeout(timeout if run.running else None):
+            async with asyncio.timeout_at(until):
+                run = await self.find(process_id)
+            async with asyncio.timeout_at(until if run.running else None):
                 await run.settled.wait()
         except TimeoutError:
             raise WaitExpired("the process still runs") from None

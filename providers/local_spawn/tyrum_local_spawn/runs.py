@@ -175,13 +175,13 @@ class Runs:
     def _summon(self, run: Run, order: Order) -> SupervisorLink | None:
         return self._crew.summon(order, functools.partial(self.register.conclude, run))
 
-    def cancel(self, process_id: ProcessId, grace: float | None) -> RunView:
+    async def cancel(self, process_id: ProcessId, grace: float | None) -> RunView:
         """Ask for the end of a run and return its state at that moment; without `grace` the start's counts.
 
         Raises:
             Failure: as for `view`.
         """
-        run = self.register.find(process_id)
+        run = await self.register.find(process_id)
         if run.link is not None:
             run.link.cancel(Cause.CANCELLED, grace)
         return run.view()

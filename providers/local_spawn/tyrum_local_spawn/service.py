@@ -114,7 +114,7 @@ class IsolationService(isolation_pb2_grpc.IsolationServiceServicer):
             actor = convert.read_context(request, self._provider_id)
             process_id = convert.read_process_id(request.process_id)
             _log.info("cancel of %s for %s under %s", *_subject(request, actor))
-            view = self._open.cancel(process_id, convert.read_cancel_grace(request))
+            view = await self._open.cancel(process_id, convert.read_cancel_grace(request))
         return pb.CancelProcessResponse(state=convert.state_of(view))
 
     async def ReleaseProcess(  # noqa: N802
