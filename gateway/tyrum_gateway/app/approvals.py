@@ -114,9 +114,9 @@ class ApprovalDesk:
 
     async def _expire_due(self) -> float:
         """Deny what is due; return for how many seconds nothing will be."""
-        now = self._clock.now()
-        for approval in await self._store.expired(now, 100):
+        for approval in await self._store.expired(self._clock.now(), 100):
             await self._engine.has_room()
+            now = self._clock.now()
             await self._settle(close(approval, Outcome.EXPIRED, now, "nobody answered in time"))
         due = await self._store.next_expiry()
         left = self._longest if due is None else (due - self._clock.now()).total_seconds()
