@@ -26,6 +26,7 @@ ROUNDS = 16
 """How often an answer is computed again before it is reported as a bug."""
 
 _PAUSE = 1.0
+_SHORTEST_PAUSE = 0.05
 
 
 class ApprovalDesk:
@@ -114,13 +115,16 @@ class ApprovalDesk:
 
     async def _expire_due(self) -> float:
         """Deny what is due; return for how many seconds nothing will be."""
+        shortest = _SHORTEST_PAUSE
         for approval in await self._store.expired(self._clock.now(), 100):
             await self._engine.has_room()
             now = self._clock.now()
-            await self._settle(close(approval, Outcome.EXPIRED, now, "nobody answered in time"))
+            if not await self._settle(close(approval, Outcome.EXPIRED, now, "nobody answered in time")):
+                # Somebody was faster; or no call waits for it, and it would be found again and again.
+                shortest = _PAUSE
         due = await self._store.next_expiry()
         left = self._longest if due is None else (due - self._clock.now()).total_seconds()
-        return min(max(left, 0.05), self._longest)
+        return min(max(left, shortest), self._longest)
 
     async def _settle(self, resolved: Approval, permitted: tuple[Override, ...] = ()) -> bool:
         """Commit a resolution; False when somebody else was faster."""
