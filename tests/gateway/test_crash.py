@@ -4,8 +4,6 @@ One state directory goes through all of these deaths; each test finds a living g
 """
 
 import asyncio
-import signal
-import sys
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,10 +12,11 @@ from pathlib import Path
 import grpc.aio
 import pytest
 
-from tests.support import configs, crashing_gateway
+from tests.support import configs
 from tests.support.client import DEADLINE, Client, connected, finished, kinds
 from tests.support.crashing_gateway import MARK, POINTS
 from tests.support.gateway import RunningGateway
+from tests.support.nursery import ForkedGateway, Nursery
 from tyrum.approval.v1 import approval_pb2
 from tyrum.chat.v1 import chat_pb2, event_pb2
 
@@ -64,7 +63,6 @@ class Lineage:
         async with asyncio.timeout(DEADLINE):
             while process.poll() is None:  # noqa: ASYNC110 - a process of subprocess has no event
                 await asyncio.sleep(0.02)
-        assert process.returncode == -signal.SIGKILL
         assert not (self.directory / "armed").exists(), "it died elsewhere"
         await asyncio.to_thread(self.gateway.start)
 
@@ -87,11 +85,14 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lineage]:
         rules=configs.COUNTING_RULE + MARKING_RULE.format(program=programs / "mark"),
         profile=f"path: [{programs}, /usr/bin, /bin]",
     )
-    gateway = RunningGateway(directory / "state", config)
-    gateway.launcher = (sys.executable, crashing_gateway.__file__)
-    gateway.start()
-    yield Lineage(directory, gateway)
-    gateway.kill()
+    nursery = Nursery("tests.support.crashing_gateway", directory)
+    gateway = ForkedGateway(directory / "state", config, nursery=nursery)
+    try:
+        gateway.start()
+        yield Lineage(directory, gateway)
+    finally:
+        gateway.kill()
+        nursery.close()
 
 
 MARKING = """\

@@ -13,9 +13,9 @@ import signal
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
-from tests.soak.nursery import nurse
 from tests.soak.phases import DECIDING, EXECUTING, GENERATING, HYDRATING, LAUNCHING, SETTLING
 from tests.soak.plan import Plan
+from tests.support.nursery import nurse
 from tyrum_gateway.bootstrap import Seams, serve
 from tyrum_gateway.config import load_settings
 from tyrum_gateway.domain.commit import Commit

@@ -16,7 +16,6 @@ import grpc.aio
 import psutil
 
 from tests.soak import phases, verify
-from tests.soak.nursery import ForkedGateway, Nursery
 from tests.soak.people import Door, Notes, People
 from tests.soak.phases import (
     BUSY,
@@ -32,6 +31,7 @@ from tests.soak.phases import (
 from tests.soak.plan import ALLOWED, ASKED, BARRED
 from tests.support import configs
 from tests.support.client import Client
+from tests.support.nursery import ForkedGateway, Nursery
 from tyrum.catalog.v1 import catalog_pb2
 
 ARMED = (HYDRATING, GENERATING, DECIDING, LAUNCHING, EXECUTING, SETTLING)
@@ -101,7 +101,7 @@ class Lane:
         self._door = Door()
         self._say = say
         self._people = People(self._door, name, self._chance, conversations)
-        self._nursery = Nursery(directory)
+        self._nursery = Nursery("tests.soak.gateway", directory)
         self._gateway = ForkedGateway(directory / "state", self._config(), nursery=self._nursery)
         self._gateway.patience = START_SECONDS
         self.tally = Tally()

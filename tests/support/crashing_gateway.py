@@ -1,11 +1,10 @@
 """A gateway that kills itself by SIGKILL at a named point of a turn; composed for tests only.
 
-Run as `python crashing_gateway.py --state-dir DIR --config FILE`. It dies at the point that the file `armed`
-beside the state directory names, once: the file is gone by then. With `failing COMMIT` in it nothing dies,
-but commits fail from that one on, three times, as on a full disk.
+It comes from a nursery. It dies at the point that the file `armed` beside the state directory names, once:
+the file is gone by then. With `failing COMMIT` in it nothing dies, but commits fail from that one on, three
+times, as on a full disk.
 """
 
-import argparse
 import asyncio
 import os
 import signal
@@ -13,6 +12,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
+from tests.support.nursery import nurse
 from tyrum_gateway.bootstrap import Seams, serve
 from tyrum_gateway.config import load_settings
 from tyrum_gateway.domain.commit import Acceptance, Accepted, Commit
@@ -208,21 +208,17 @@ class CrashingTool:
         await self._tool.release(execution)
 
 
-def main() -> None:
+def crashing(state_dir: Path, config: Path) -> None:
     """Serve until the point comes."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--state-dir", type=Path, required=True)
-    parser.add_argument("--config", type=Path, required=True)
-    chosen = parser.parse_args()
-    trap = CrashingStore.trap = Trap(chosen.state_dir)
+    trap = CrashingStore.trap = Trap(state_dir)
     seams = Seams(
         open_store=CrashingStore.open,
         around_model=lambda model: CrashingModel(model, trap),
         around_tool=lambda tool: CrashingTool(tool, trap),
     )
-    settings = load_settings(chosen.config, environment=os.environ, state_dir=chosen.state_dir)
+    settings = load_settings(config, environment=os.environ, state_dir=state_dir)
     asyncio.run(serve(settings, version="test", ready=lambda _: None, seams=seams))
 
 
 if __name__ == "__main__":
-    main()
+    nurse(crashing)

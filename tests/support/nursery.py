@@ -1,4 +1,4 @@
-"""Gateways of the soak are forked from a process that has imported everything: a start costs no imports.
+"""Gateways that are forked from a process that has imported everything: a start costs no imports.
 
 The fork comes before the first thread, loop or gRPC object; what runs then is what `serve` runs anywhere.
 """
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from tests.support.gateway import RunningGateway, client_environment
+from tests.support.repository import ROOT
 
 
 class Born:
@@ -45,14 +46,20 @@ class Born:
 
 
 class Nursery:
-    """The process that forks gateways; use as a context manager."""
+    """The process that forks gateways.
 
-    def __init__(self, directory: Path) -> None:
+    Args:
+        module: Composes a gateway, and calls `nurse` as a program.
+        directory: Of the gateways.
+    """
+
+    def __init__(self, module: str, directory: Path) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.soak.gateway"],
+            [sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            cwd=ROOT,
             env=client_environment(directory) | {"GRPC_ENABLE_FORK_SUPPORT": "0"},
         )
 
