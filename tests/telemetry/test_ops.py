@@ -1,6 +1,7 @@
 """The HTTP responder holds nobody up: one bounded request a connection, then the end."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -122,6 +123,20 @@ async def test_a_failure_tells_nothing() -> None:
     assert answer.status == 500
     assert b"secret" not in answer.body
     assert (await operations.answer(b"GET /livez HTTP/1.1")).status == 200
+
+
+async def test_the_end_does_not_wait_for_who_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """When the responder ends, open connections end with it, and none of it is reported as a failure."""
+    operations = Operations(Readiness(list, phase=""), measured)
+    async with asyncio.timeout(DEADLINE):
+        async with operations.listening("127.0.0.1", 0) as bound:
+            port = int(bound.rpartition(":")[2])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            assert (await exchange(port, LIVEZ)).startswith(b"HTTP/1.1 200 OK")
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.transport.abort()
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 async def test_a_taken_address_is_said(port: int) -> None:

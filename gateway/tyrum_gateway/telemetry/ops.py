@@ -5,7 +5,6 @@ request, one answer and the end, so nobody holds it up.
 """
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -67,7 +66,7 @@ class Operations:
     readiness: Readiness
     metrics: Callable[[], Awaitable[bytes]]
     """Writes the metrics as they are now."""
-    _open: int = field(default=0, init=False)
+    _busy: dict[asyncio.Task[None], asyncio.StreamWriter] = field(default_factory=dict, init=False)
 
     @asynccontextmanager
     async def listening(self, host: str, port: int) -> AsyncGenerator[str, None]:
@@ -86,15 +85,18 @@ class Operations:
             yield f"[{host}]:{bound}" if ":" in host else f"{host}:{bound}"
         finally:
             server.close()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(SECONDS):
-                    await server.wait_closed()
+            # Ended from their other end: a task that is cancelled here would be reported as a failure.
+            for writer in self._busy.values():
+                writer.transport.abort()
+            if self._busy:
+                await asyncio.wait(list(self._busy), timeout=SECONDS)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._open >= CONNECTIONS:
+        task = asyncio.current_task()
+        if task is None or len(self._busy) >= CONNECTIONS:
             writer.transport.abort()
             return
-        self._open += 1
+        self._busy[task] = writer
         try:
             async with asyncio.timeout(SECONDS):
                 answer = await self.answer(await _request_line(reader))
@@ -105,7 +107,7 @@ class Operations:
         except (OSError, TimeoutError):
             pass  # the other end went away or dawdles: there is nobody to tell
         finally:
-            self._open -= 1
+            del self._busy[task]
             writer.transport.abort()
 
     async def answer(self, line: bytes) -> Answer:
