@@ -1,6 +1,7 @@
 """Certificates for tests: an authority of their own, and what it signs, as an operator has them in files."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import trustme
@@ -31,9 +32,11 @@ class Authority:
         signer.cert_pem.write_to_path(str(pem))
         return cls(directory, signer, pem)
 
-    def issue(self, name: str, *identities: str) -> Pair:
+    def issue(
+        self, name: str, *identities: str, start: datetime | None = None, end: datetime | None = None
+    ) -> Pair:
         """Sign a certificate with `name` as its common name, for hosts or addresses."""
-        issued = self.signer.issue_cert(*identities, common_name=name)
+        issued = self.signer.issue_cert(*identities, common_name=name, not_before=start, not_after=end)
         cert, key = self.directory / f"{name}.pem", self.directory / f"{name}.key"
         cert.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
         key.touch(mode=0o600)

@@ -3,12 +3,16 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+import structlog
+
 from tyrum_gateway.bootstrap.compose import Composition
 from tyrum_gateway.config.settings import Settings
 from tyrum_gateway.storage import SqliteStore
 from tyrum_gateway.telemetry.metrics import Metrics, Present, ProviderNow
 from tyrum_gateway.telemetry.ops import Operations, Readiness
 from tyrum_provider_host.status import Lifecycle
+
+log = structlog.get_logger(__name__)
 
 
 @asynccontextmanager
@@ -30,6 +34,7 @@ async def operations(
         return metrics.text(await _present(parts, store, readiness))
 
     async with Operations(readiness, measured).listening(address.host, address.port) as bound:
+        log.info("operations_served", address=bound)
         yield readiness, bound
 
 
