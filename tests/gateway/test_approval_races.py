@@ -270,6 +270,28 @@ async def test_an_answer_whose_sender_goes_away_is_followed_up(place: Place) -> 
     assert (await place.store.turn(turn.turn_id)).turn.state is TurnState.COMPLETED
 
 
+async def test_a_message_whose_sender_goes_away_is_answered(place: Place) -> None:
+    """A client that disconnects while its message is committed loses the stream; the turn runs by itself."""
+    started, stopping = asyncio.Event(), asyncio.Event()
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        group.create_task(place.engine.run(started, stopping))
+        await started.wait()
+        sender = replace(ALICE, principal_id=new(PrincipalId))
+        async with held_writer(place.store):
+            sending = asyncio.create_task(place.chat.send(sender, None, "r", "hello"))
+            while place.store._writer._queue.empty():  # noqa: ASYNC110 - a thread's queue has no event
+                await asyncio.sleep(0.005)
+            sending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await sending
+        while not (found := await place.store.conversations(sender.principal_id, None, 1)):
+            await asyncio.sleep(0.01)
+        (message, *_) = await place.store.events(found[0].conversation_id, 0, 1)
+        while not (await place.store.turn(message.turn_id)).turn.state.final:  # noqa: ASYNC110 - in the database
+            await asyncio.sleep(0.01)
+        stopping.set()
+
+
 async def test_what_is_revoked_permits_nothing_whoever_looks_meanwhile(place: Place) -> None:
     """Before a revocation is acknowledged an override may still count; from then on nobody sees it."""
     _, approval = await place.question()

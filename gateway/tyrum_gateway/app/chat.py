@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 from tyrum_gateway.app.agent import EngineLimits
 from tyrum_gateway.app.engine import Engine
+from tyrum_gateway.app.finishing import Finishing
 from tyrum_gateway.app.streams import LiveItem, Streams
 from tyrum_gateway.app.watch import watch
 from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Conversation, Origin
@@ -53,6 +54,7 @@ class ChatDesk:
         self._streams = streams
         self._limits = limits
         self._draining = False
+        self._finishing = Finishing()
 
     def drain(self) -> None:
         """Take no new messages from now on."""
@@ -80,32 +82,34 @@ class ChatDesk:
             created_at=now,
         )
         digest = "sha256:" + hashlib.sha256(text.encode()).hexdigest()
-        accepted = await self._store.accept(
-            Acceptance(
-                turn=turn,
-                opens_conversation=conversation_id is None,
-                text=text,
-                request_id=request_id,
-                title=_title(text),
-                max_queued=self._limits.queued_per_conversation,
-                origin=self._origin,
-                only_own=not principal.roles & _SEES_ALL,
-                audit=(
-                    AuditEntry(
-                        "message.accepted",
-                        principal.principal_id,
-                        turn.turn_id,
-                        {"conversation": turn.conversation_id, "text": digest, "method": principal.method},
-                    ),
+        acceptance = Acceptance(
+            turn=turn,
+            opens_conversation=conversation_id is None,
+            text=text,
+            request_id=request_id,
+            title=_title(text),
+            max_queued=self._limits.queued_per_conversation,
+            origin=self._origin,
+            only_own=not principal.roles & _SEES_ALL,
+            audit=(
+                AuditEntry(
+                    "message.accepted",
+                    principal.principal_id,
+                    turn.turn_id,
+                    {"conversation": turn.conversation_id, "text": digest, "method": principal.method},
                 ),
-            )
+            ),
         )
+        return await self._finishing.run(self._accept(acceptance))
+
+    async def _accept(self, acceptance: Acceptance) -> Accepted:
+        accepted = await self._store.accept(acceptance)
         message = Event(
             accepted.sequence,
             accepted.conversation_id,
             accepted.turn.turn_id,
             accepted.turn.created_at,
-            UserMessage(text, principal.principal_id),
+            UserMessage(acceptance.text, acceptance.turn.principal_id),
         )
         self._engine.pasts.accepted(accepted.turn, message)
         self._streams.committed(accepted.conversation_id, (message,), resting=False)
@@ -126,10 +130,13 @@ class ChatDesk:
         """
         view = await self.turn(principal, turn_id)
         why = f"cancelled by {principal.name}" + (f": {reason}" if reason else "")
-        stored, effects = await self._engine.turns.apply(view.turn, CancelRequested(why))
+        await self._finishing.run(self._cancel(view.turn, why))
+        return await self._store.turn(turn_id)
+
+    async def _cancel(self, turn: Turn, why: str) -> None:
+        stored, effects = await self._engine.turns.apply(turn, CancelRequested(why))
         if effects:
             self._engine.settled(stored, effects)
-        return await self._store.turn(turn_id)
 
     async def turn(self, principal: Principal, turn_id: TurnId) -> TurnView:
         """Read a turn.
