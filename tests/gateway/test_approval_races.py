@@ -284,7 +284,7 @@ async def test_a_message_whose_sender_goes_away_is_answered(place: Place) -> Non
             sending.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await sending
-        while not (found := await place.store.conversations(sender.principal_id, None, 1)):
+        while not (found := await place.store.conversations(sender.principal_id, None, 1)):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         (message, *_) = await place.store.events(found[0].conversation_id, 0, 1)
         while not (await place.store.turn(message.turn_id)).turn.state.final:  # noqa: ASYNC110 - in the database
