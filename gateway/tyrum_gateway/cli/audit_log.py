@@ -102,7 +102,7 @@ async def rows(gateway: Gateway, after: int = 0) -> AsyncIterator[AuditRow]:
 
 async def heads(gateway: Gateway) -> tuple[str, list[SignedHead]]:
     """Read the public key and all signed heads."""
-    key, found = "", []
+    key, found = "", list[SignedHead]()
     async for response in gateway.audit.ExportHeads(ExportHeadsRequest(), metadata=gateway.metadata):
         key = response.public_key or key
         found += response.heads
