@@ -113,8 +113,8 @@ class IdentityServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreatePrincipal(self, request, context):
-        """CreatePrincipal adds a principal without a token. Not idempotent: a name is given once and for ever, so
-        after a lost answer the same call is refused and ListPrincipals shows what the first one made.
+        """CreatePrincipal adds a principal without a token. Idempotent in effect: a name is given once and for ever,
+        so that after a lost answer the same call is refused, and ListPrincipals shows what the first one made.
         Deadline 10 s.
 
         condition             | code           | reason            | what the caller does
@@ -157,8 +157,8 @@ class IdentityServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def IssueToken(self, request, context):
-        """IssueToken makes a token and returns it, this once: the gateway keeps its SHA-256 only. Not idempotent:
-        each call makes another token. After a lost answer, ListTokens shows the label and RevokeToken ends what
+        """IssueToken makes a token and returns it, this once: the gateway keeps its SHA-256 only. Idempotent
+        it is not: each call makes another token. After a lost answer, ListTokens shows the label and RevokeToken ends what
         nobody received. Deadline 10 s.
 
         condition                                 | code                | reason             | what the caller does

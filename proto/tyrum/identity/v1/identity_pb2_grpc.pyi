@@ -32,8 +32,8 @@ class IdentityServiceStub:
     WhoAmI: _aio.UnaryUnaryMultiCallable[_identity_pb2.WhoAmIRequest, _identity_pb2.WhoAmIResponse]
     """WhoAmI returns the caller as the gateway knows it. Free of effects. Deadline 10 s."""
     CreatePrincipal: _aio.UnaryUnaryMultiCallable[_identity_pb2.CreatePrincipalRequest, _identity_pb2.CreatePrincipalResponse]
-    """CreatePrincipal adds a principal without a token. Not idempotent: a name is given once and for ever, so
-    after a lost answer the same call is refused and ListPrincipals shows what the first one made.
+    """CreatePrincipal adds a principal without a token. Idempotent in effect: a name is given once and for ever,
+    so that after a lost answer the same call is refused, and ListPrincipals shows what the first one made.
     Deadline 10 s.
 
       condition             | code           | reason            | what the caller does
@@ -59,8 +59,8 @@ class IdentityServiceStub:
       nobody would be left to administer        | FAILED_PRECONDITION | LAST_ADMIN         | make somebody else admin
     """
     IssueToken: _aio.UnaryUnaryMultiCallable[_identity_pb2.IssueTokenRequest, _identity_pb2.IssueTokenResponse]
-    """IssueToken makes a token and returns it, this once: the gateway keeps its SHA-256 only. Not idempotent:
-    each call makes another token. After a lost answer, ListTokens shows the label and RevokeToken ends what
+    """IssueToken makes a token and returns it, this once: the gateway keeps its SHA-256 only. Idempotent
+    it is not: each call makes another token. After a lost answer, ListTokens shows the label and RevokeToken ends what
     nobody received. Deadline 10 s.
 
       condition                                 | code                | reason             | what the caller does
@@ -114,8 +114,8 @@ class IdentityServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _identity_pb2.CreatePrincipalRequest,
         context: _aio.ServicerContext[_identity_pb2.CreatePrincipalRequest, _abc.Awaitable[_identity_pb2.CreatePrincipalResponse]],
     ) -> _abc.Awaitable[_identity_pb2.CreatePrincipalResponse]:
-        """CreatePrincipal adds a principal without a token. Not idempotent: a name is given once and for ever, so
-        after a lost answer the same call is refused and ListPrincipals shows what the first one made.
+        """CreatePrincipal adds a principal without a token. Idempotent in effect: a name is given once and for ever,
+        so that after a lost answer the same call is refused, and ListPrincipals shows what the first one made.
         Deadline 10 s.
 
           condition             | code           | reason            | what the caller does
@@ -165,8 +165,8 @@ class IdentityServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _identity_pb2.IssueTokenRequest,
         context: _aio.ServicerContext[_identity_pb2.IssueTokenRequest, _abc.Awaitable[_identity_pb2.IssueTokenResponse]],
     ) -> _abc.Awaitable[_identity_pb2.IssueTokenResponse]:
-        """IssueToken makes a token and returns it, this once: the gateway keeps its SHA-256 only. Not idempotent:
-        each call makes another token. After a lost answer, ListTokens shows the label and RevokeToken ends what
+        """IssueToken makes a token and returns it, this once: the gateway keeps its SHA-256 only. Idempotent
+        it is not: each call makes another token. After a lost answer, ListTokens shows the label and RevokeToken ends what
         nobody received. Deadline 10 s.
 
           condition                                 | code                | reason             | what the caller does
