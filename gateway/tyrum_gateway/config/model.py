@@ -315,7 +315,8 @@ class Audit(Section):
     heads: AbsolutePath | None = Field(
         default=None,
         description="File to which signed heads of the audit log are appended; by default "
-        "`audit/heads.jsonl` in the state directory. Better on another disk, or where the gateway may append but not rewrite.",
+        "`audit/heads.jsonl` in the state directory. Better on another disk, or where the gateway may "
+        "append but not rewrite.",
     )
 
 
