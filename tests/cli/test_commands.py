@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support import cli_reference
-from tests.support.gateway import TYRUM, RunningGateway, client_environment, serving
+from tests.support.gateway import TYRUM, RunningGateway, client_environment, reaped, serving
 from tyrum_gateway import cli
 from tyrum_gateway.cli.topics import ENVIRONMENT
 from tyrum_gateway.config import quickstart_path
@@ -109,7 +109,7 @@ def test_a_waiting_client_names_the_commands_and_continues_when_approved_elsewhe
 ) -> None:
     """Without a terminal `chat` says which commands answer; an approval from elsewhere lets it go on."""
     client, approval = asking(gateway, "/run uname -s")
-    with client:
+    with reaped(client):
         shown = gateway.tyrum("approvals", "show", approval["approval_id"])
         assert "/usr/bin/uname" in shown.stdout
         assert approval["digest"] in shown.stdout
@@ -132,7 +132,7 @@ def test_a_waiting_client_names_the_commands_and_continues_when_approved_elsewhe
 def test_a_denied_approval_ends_with_5_and_its_reason_reaches_the_model(gateway: RunningGateway) -> None:
     """The waiting client exits with 5, the answer quotes the reason, and a second answer is refused."""
     client, approval = asking(gateway, "/run touch denied")
-    with client:
+    with reaped(client):
         denied = gateway.tyrum("approvals", "deny", approval["approval_id"], "--reason", "house rules")
         assert denied.returncode == 0
         stdout, _ = client.communicate(timeout=60)
@@ -153,7 +153,7 @@ def test_a_denied_approval_ends_with_5_and_its_reason_reaches_the_model(gateway:
 def test_approving_another_digest_is_refused(gateway: RunningGateway) -> None:
     """A digest that is not the approval's changes nothing: the call keeps waiting until it is cancelled."""
     client, approval = asking(gateway, "/run touch other")
-    with client:
+    with reaped(client):
         wrong = "sha256:" + "0" * 64
         run = gateway.tyrum("approvals", "approve", approval["approval_id"], "--digest", wrong)
         assert run.returncode == 1
@@ -278,7 +278,7 @@ def test_clients_survive_the_death_of_the_gateway(tmp_path: Path) -> None:
             text=True,
             env=client_environment(gateway.state_dir),
         )
-        with client, watcher:
+        with reaped(client, watcher):
             assert watcher.stdout is not None
             watched = [watcher.stdout.readline()]
             gateway.restart()

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.gateway import TYRUM, client_environment
+from tests.support.gateway import TYRUM, client_environment, reaped
 from tyrum_gateway.cli.demo_story import verify
 from tyrum_gateway.cli.failure import Failure
 
@@ -42,9 +42,10 @@ def test_the_demonstration_shows_every_section_and_tidies_up(tmp_path: Path) -> 
 def test_a_demonstration_that_is_ended_takes_its_gateway_along(tmp_path: Path) -> None:
     """SIGTERM in the middle ends the gateway and removes its state."""
     environment = client_environment(tmp_path) | {"TMPDIR": str(tmp_path)}
-    with subprocess.Popen(
+    demo = subprocess.Popen(
         [str(TYRUM), "demo"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as demo:
+    )
+    with reaped(demo):
         gateway = psutil.Process(announced(tmp_path))
         demo.send_signal(signal.SIGTERM)
         ended = demo.wait(60)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import toolchain
-from tests.support.gateway import TYRUM, RunningGateway, client_environment, serving
+from tests.support.gateway import TYRUM, RunningGateway, client_environment, reaped, serving
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs/guides/chat-client.md"
@@ -119,14 +119,11 @@ def test_the_example_resumes_by_sequence_after_the_gateway_was_killed(example: P
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        with client:
+        with reaped(client):
             assert client.stdout is not None
             shown = read_until(client.stdout.fileno(), "y, or a reason to deny:")
             gateway.restart()
-            try:
-                stdout, stderr = client.communicate(b"y\n", timeout=60)
-            finally:
-                client.kill()
+            stdout, stderr = client.communicate(b"y\n", timeout=60)
         shown += stdout.decode()
         assert client.returncode == 0, stderr.decode()
         assert "connection lost; reconnecting" in stderr.decode()

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 TYRUM = Path(sys.executable).parent / "tyrum"
 SHIPPED = (str(TYRUM), "serve")
@@ -155,6 +156,18 @@ def client_environment(state_dir: Path) -> dict[str, str]:
     scripts = str(TYRUM.parent)
     kept["PATH"] = f"{scripts}:{kept.get('PATH', os.defpath)}"
     return kept | {"TYRUM_STATE_DIR": str(state_dir), "COLUMNS": "200"}
+
+
+@contextlib.contextmanager
+def reaped(*processes: subprocess.Popen[Any]) -> Iterator[None]:
+    """Kill what still runs when the block is left: who fails in it must not wait for the others."""
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            with process:
+                pass
 
 
 @contextlib.contextmanager
