@@ -190,7 +190,7 @@ def retry_after(headers: Mapping[str, str]) -> timedelta | None:
             return timedelta(seconds=seconds)
     try:
         moment = parsedate_to_datetime(headers.get("retry-after", ""))
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

@@ -70,6 +70,8 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             raise Encoded("a compressed answer")
         if not response.is_success and isinstance(response.stream, httpx2.AsyncByteStream):
             response.stream = _Bounded(response.stream)
+            # The SDK decodes it with whatever codec a charset names, also such that raise or inflate.
+            response.headers["content-type"] = "application/json"
         return response
 
     async def aclose(self) -> None:

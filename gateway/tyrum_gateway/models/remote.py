@@ -118,6 +118,8 @@ class RemoteModel:
             key = await asyncio.to_thread(self._endpoint.key)
         except KeyUnavailable as error:
             raise self._failures.unusable_key(str(error)) from None
+        if not key:
+            raise self._failures.unusable_key("it is empty")
         if not key.isascii() or not key.isprintable() or " " in key:
             raise self._failures.unusable_key("it holds a character that no key has, such as a blank")
         return key
