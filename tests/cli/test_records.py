@@ -160,6 +160,14 @@ def test_a_tampered_log_is_named_and_exits_with_one(
     assert [problem["first"] for problem in json.loads(out)["problems"]] == [3]
 
 
+def test_a_log_without_any_head_is_not_called_intact(tyrum: Tyrum, tmp_path: Path) -> None:
+    """When the heads were emptied nothing is proved: that is said, with exit code 1."""
+    (tmp_path / "heads").touch()
+    code, out, _ = tyrum("audit", "verify", "--heads", str(tmp_path / "heads"))
+    assert code == 1
+    assert "NOT PROVED" in out
+
+
 def test_what_cannot_be_verified_is_said(tyrum: Tyrum, tmp_path: Path) -> None:
     """A missing file and contradicting options are errors of their own, not a verdict."""
     code, _, err = tyrum("audit", "verify", "--database", str(tmp_path / "none"))

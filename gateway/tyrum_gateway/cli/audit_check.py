@@ -33,7 +33,7 @@ class Sources:
 
 
 def verify(sources: Sources, state_dir: Path | None, address: str | None, output: Format) -> None:
-    """Verify, print the report, and exit with 1 when anything was found.
+    """Verify, print the report, and exit with 1 when anything was found or no head proves anything.
 
     Raises:
         Failure: A source cannot be read.
@@ -48,7 +48,7 @@ def verify(sources: Sources, state_dir: Path | None, address: str | None, output
     except StateUnusable as error:
         raise from_error(error) from error
     _show(report, trusted=sources.key is not None, output=output)
-    if not report.intact:
+    if not report.intact or not report.heads:
         raise typer.Exit(ExitCode.FAILURE)
 
 
@@ -87,6 +87,12 @@ async def _online(sources: Sources, target: Target) -> Report:
         return verification.finish()
 
 
+def _verdict(report: Report) -> str:
+    if not report.intact:
+        return f"NOT INTACT, found: {report.found}"
+    return "intact" if report.heads else "NOT PROVED: there is no signed head, so all of it can be rewritten"
+
+
 def _show(report: Report, *, trusted: bool, output: Format) -> None:
     if output is not Format.TEXT:
         value = asdict(report)
@@ -95,7 +101,7 @@ def _show(report: Report, *, trusted: bool, output: Format) -> None:
         return
     fields(
         [
-            ("verdict", "intact" if report.intact else f"NOT INTACT, found: {report.found}"),
+            ("verdict", _verdict(report)),
             ("rows", str(report.rows)),
             ("signed heads", str(report.heads)),
             ("anchored", f"rows 1 to {report.anchored}" if report.anchored else "none"),

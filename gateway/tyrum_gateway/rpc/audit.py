@@ -72,7 +72,8 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
         self, request: audit_pb2.ExportAuditRequest, context: Any
     ) -> AsyncGenerator[audit_pb2.ExportAuditResponse, None]:
         """Stream all rows after a number."""
-        after = convert.sequence(request.after_sequence)
+        # The whole log includes rows before the first, which somebody else has written.
+        after = convert.sequence(request.after_sequence) or -_LARGEST - 1
         while rows := await self._audit.rows(after, _BATCH):
             left = list(rows)
             while left:

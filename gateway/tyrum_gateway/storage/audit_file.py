@@ -78,6 +78,8 @@ def database_rows(path: Path) -> Iterator[AuditRow]:
             # Text that is no Unicode was put there by somebody else: the verifier must see it, not stumble.
             connection.text_factory = lambda raw: raw.decode(errors="surrogateescape")
             for row in connection.execute(_QUERY):
+                if not _stored(row):
+                    raise StateUnusable(f"`{path}`: audit row {row[0]!r} holds what no gateway writes")
                 yield AuditRow(*row)
         if log.exists() and not logged:
             raise StateUnusable(f"a gateway began to write to `{path}` meanwhile: verify again")
@@ -85,6 +87,12 @@ def database_rows(path: Path) -> Iterator[AuditRow]:
         raise StateUnusable(f"`{path}` holds no audit log that can be read: {error}") from error
     except sqlite3.Error as error:
         raise failure(path, error) from error
+
+
+def _stored(row: tuple[object, ...]) -> bool:
+    """Tell whether a row has the types of its columns, which SQLite checks in a table of the gateway only."""
+    sequence, at, *texts = row
+    return type(sequence) is type(at) is int and all(isinstance(text, str) for text in texts)
 
 
 def _open(path: Path, *, logged: bool) -> sqlite3.Connection:
@@ -121,5 +129,5 @@ def _row(line: str, place: str) -> AuditRow:
             raise ValueError("other types")
         # Protobuf writes numbers of 64 bits as text.
         return AuditRow(int(value["sequence"]), int(value["at"]), *texts)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise StateUnusable(f"{place}: not a row of an audit export") from error

@@ -16,6 +16,7 @@ from tyrum_gateway.domain.errors import StateUnusable
 
 _LONGEST_LINE = 1024
 _TAIL = 16 * _LONGEST_LINE
+_TOO_LARGE = 1 << 63
 
 
 class HeadsFile:
@@ -70,7 +71,8 @@ class HeadsFile:
         except OSError as error:
             raise StateUnusable(f"cannot read the audit heads `{self.path}`: {error.strerror}") from error
         heads = [head for line in tail.splitlines() if (head := decode(line)) is not None]
-        if not heads and tail.strip():
+        # Nothing but blanks at the end of a long file hides its heads, it does not take them away.
+        if not heads and (tail.strip() or size > _TAIL):
             raise StateUnusable(f"`{self.path}` holds no audit head: restore it, or move it away knowingly")
         return heads[-1] if heads else None
 
@@ -96,13 +98,16 @@ def decode(line: bytes | str) -> SignedHead | None:
     """Read a line; None when it is no head."""
     try:
         value: Any = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict):
         return None
     numbers: list[Any] = [value.get(name) for name in ("sequence", "at")]
     texts: list[Any] = [value.get(name) for name in ("hash", "key_id", "signature")]
-    if not all(type(number) is int for number in numbers) or not all(isinstance(text, str) for text in texts):
+    if not all(type(number) is int and abs(number) < _TOO_LARGE for number in numbers):
+        return None
+    # Half a surrogate pair is no text: neither a wire nor a terminal could hold it.
+    if not all(isinstance(text, str) and text.isascii() for text in texts):
         return None
     (sequence, at), (row, key_id, signature) = numbers, texts
     return SignedHead(sequence, row, at, key_id, signature)

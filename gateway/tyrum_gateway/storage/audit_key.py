@@ -79,6 +79,8 @@ class SigningKey:
     def prepare(cls, directory: Path) -> Self:
         """Read `key`, or make it at the first start, and keep `key.pub` beside it.
 
+        A `key.pub` of another key is kept as `key-ID.pub`: without it, its heads would prove nothing.
+
         Raises:
             StateUnusable: The file is not private, is no key, or cannot be made.
         """
@@ -90,7 +92,7 @@ class SigningKey:
             key = cls(_read(path))
             public = directory / "key.pub"
             if not public.exists() or public.read_bytes() != key.public.pem:
-                public.unlink(missing_ok=True)
+                _set_aside(public)
                 _create(public, key.public.pem, 0o644)
         except OSError as error:
             raise StateUnusable(f"cannot use the audit key `{path}`: {error.strerror}") from error
@@ -101,6 +103,15 @@ class SigningKey:
         key_id = self.public.key_id
         signature = self._key.sign(signed_bytes(sequence=sequence, row=row, at=at, key_id=key_id))
         return SignedHead(sequence, row, at, key_id, base64.b64encode(signature).decode())
+
+
+def _set_aside(public: Path) -> None:
+    try:
+        former = VerifyingKey.of_pem(public.read_bytes())
+    except (FileNotFoundError, ValueError):
+        public.unlink(missing_ok=True)
+        return
+    public.rename(public.with_name(f"key-{former.key_id.rpartition(':')[2]}.pub"))
 
 
 def _generate() -> bytes:
