@@ -30,6 +30,10 @@ scenarios:
       - calls: [{tool: process.run, arguments: {argv: [cat, /dev/null]}}]
       - calls: [{tool: process.run, arguments: {argv: [cat, /dev/null]}}]
       - deltas: ["Read twice."]
+  - user: once
+    steps:
+      - calls: [{tool: process.run, arguments: {argv: [cat, /dev/null]}}]
+      - deltas: ["Read."]
 """
 RULES = """\
       - {id: seq, decision: allow, author: ops, match: {tool: process.run, program: /usr/bin/seq}}
@@ -108,3 +112,19 @@ async def test_a_call_after_the_output_of_a_tool_is_escalated(client: Client) ->
     events = await client.events(conversation)
     assert [decision.rule_id for decision in decided(events)] == ["cat", "once-read"]
     assert [call.process.exit_code for call in finished(events)] == [0, 0]
+
+
+async def test_output_of_an_earlier_turn_escalates_too(client: Client) -> None:
+    """What a tool returned stands in the prompt of the next turn as well: its first call asks already."""
+    accepted, events = await client.turn("once")
+    assert [decision.rule_id for decision in decided(events)] == ["cat"]
+    again = client.send("once", conversation_id=accepted.conversation_id)
+    second = (await anext(again)).accepted
+    await again.aclose()
+    asked = (await client.until(second.conversation_id, "approval_requested", second.sequence))[-1]
+    decision = decided(await client.events(second.conversation_id, second.sequence))[0]
+    assert (decision.rule_id, json.loads(decision.target)["provenance"]) == ("once-read", "untrusted")
+    await client.resolve(asked.approval_requested.approval_id, approve=True)
+    await client.until(second.conversation_id, "turn_finished", asked.sequence)
+    (call,) = finished(await client.events(second.conversation_id, second.sequence))
+    assert call.process.exit_code == 0

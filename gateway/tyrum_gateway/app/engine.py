@@ -79,7 +79,9 @@ class Engine:
             ids=ids,
             turns=self.turns,
             pasts=self.pasts,
-            proposals=Proposals(agent=agent, clock=clock, ids=ids, limits=limits, permissions=permissions),
+            proposals=Proposals(
+                agent=agent, clock=clock, ids=ids, limits=limits, pasts=self.pasts, permissions=permissions
+            ),
             streams=streams,
             interrupts=self._interrupts,
             limits=limits,

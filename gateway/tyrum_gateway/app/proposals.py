@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tyrum_gateway.app.agent import Agent, EngineLimits
+from tyrum_gateway.app.past import Pasts
 from tyrum_gateway.domain.approval import Approval, Receipt, receipt
 from tyrum_gateway.domain.errors import KernelBug, ProviderUnavailable
 from tyrum_gateway.domain.ids import ApprovalId, CallId, OverrideId
@@ -16,6 +17,7 @@ from tyrum_gateway.domain.model import CallRequest
 from tyrum_gateway.domain.policy import Decision, Override, Provenance, Target, Verdict, evaluate
 from tyrum_gateway.domain.ports import Clock, Ids
 from tyrum_gateway.domain.tool import Prepared, Rejected
+from tyrum_gateway.domain.transcript import ToolCallFinished
 from tyrum_gateway.domain.turn import Call, Turn
 from tyrum_gateway.domain.turn_events import ProposedCall
 
@@ -78,9 +80,11 @@ class Proposals:
         clock: Clock,
         ids: Ids,
         limits: EngineLimits,
+        pasts: Pasts,
         permissions: Permissions | None = None,
     ) -> None:
         self._agent = agent
+        self._pasts = pasts
         self._permissions = permissions
         self._clock = clock
         self._ids = ids
@@ -158,10 +162,20 @@ class Proposals:
             return Rejected(unavailable.public)
         if isinstance(prepared, Rejected):
             return prepared
-        # From the second step on the model has read what tools returned.
-        provenance = Provenance.TRUSTED if turn.step <= 1 else Provenance.UNTRUSTED
-        target = replace(prepared.target, agent=self._agent.name, provenance=provenance)
+        target = replace(prepared.target, agent=self._agent.name, provenance=await self._provenance(turn))
         return replace(prepared, target=target)
+
+    async def _provenance(self, turn: Turn) -> Provenance:
+        """Tell what the model had read when it proposed the calls of this step.
+
+        Output of earlier turns stands in its prompt as well. What lies behind the window is not looked at,
+        and counts as if tools had written it: text that was kept of it may rest on their output.
+        """
+        if turn.step > 1:
+            return Provenance.UNTRUSTED
+        window = await self._pasts.window(turn)
+        read = any(isinstance(event.payload, ToolCallFinished) for event in window.earlier)
+        return Provenance.UNTRUSTED if read or not window.complete else Provenance.TRUSTED
 
     def _question(self, turn: Turn, call_id: CallId, prepared: Prepared, verdict: Verdict) -> Approval:
         if not prepared.subject.json:

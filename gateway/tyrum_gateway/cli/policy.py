@@ -104,7 +104,7 @@ def explain(
     workspace: Workspace = None,
     agent: Annotated[str, typer.Option(metavar="NAME", help="Agent that makes the call.")] = "default",
     untrusted: Annotated[
-        bool, typer.Option("--untrusted", help="Judge as after the output of a tool in the same turn.")
+        bool, typer.Option("--untrusted", help="Judge as after the output of a tool.")
     ] = False,
     output: Output = Format.TEXT,
 ) -> None:

@@ -36,7 +36,7 @@ class CaseEntry(Section):
     secrets: list[str] | None = Field(default=None, description="Names of secrets.")
     agent: Name = Field(default="default", description="Agent that makes the call.")
     provenance: Literal["trusted", "untrusted"] = Field(
-        default="trusted", description="`untrusted` after a tool's output in the same turn."
+        default="trusted", description="`untrusted` after a tool's output in the conversation."
     )
     expect: Literal["allow", "require_approval", "deny", "invalid"] = Field(
         description="The decision; `invalid` when the call is refused before policy sees it."

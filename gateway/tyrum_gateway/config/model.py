@@ -235,8 +235,8 @@ class Match(Section):
     )
     provenance: Literal["trusted", "untrusted"] | None = Field(
         default=None,
-        description="`untrusted` when the model had read output of a tool in the same turn, from its second "
-        "step on; what such text asks for can be made to ask a human.",
+        description="`untrusted` when the model had read output of a tool, in this turn or an earlier one "
+        "of the conversation; what such text asks for can be made to ask a human.",
     )
     shell: AlwaysTrue | None = Field(
         default=None,

@@ -19,7 +19,7 @@ class Effect(StrEnum):
 
 
 class Provenance(StrEnum):
-    """What the model had read in this turn when it proposed the call."""
+    """What the model had read, in this turn or an earlier one, when it proposed the call."""
 
     TRUSTED = "trusted"
     """The conversation, and nothing that a tool brought in."""
