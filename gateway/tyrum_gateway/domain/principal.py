@@ -71,6 +71,9 @@ class Token:
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
+KERNEL = "kernel"
+"""What records call the gateway itself; nobody else has this name."""
+
 _NAME = re.compile(r"[a-z0-9][a-z0-9._@-]{0,63}")
 _LONGEST_LABEL = 64
 
@@ -88,6 +91,8 @@ def principal_name(text: str) -> str:
         )
     if text.startswith(f"{PrincipalId.prefix}_"):
         raise InvalidRequest("name", f"must not begin with `{PrincipalId.prefix}_`, as ids do")
+    if text == KERNEL:
+        raise InvalidRequest("name", f"must not be `{KERNEL}`, as records call the gateway itself")
     return text
 
 
