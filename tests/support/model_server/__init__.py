@@ -6,7 +6,7 @@
             …
             assert server.calls("hello") == 2
 
-Leaving the server raises what was wrong with any request: an expectation of a step, or what a strict server of
+Leaving the server raises what was wrong with any request: a step's expectation, or what a strict server of
 the protocol would refuse. `requests` has them all, without the key.
 """
 
