@@ -140,6 +140,18 @@ async def test_secrets_reach_the_command_alone(spawning: ProviderHost, tmp_path:
     assert (await place.tool.execute(without, execution(without.candidate))).content.startswith("exit code 0")
 
 
+async def test_a_secret_that_one_call_kept_is_masked_when_another_prints_it(
+    spawning: ProviderHost, tmp_path: Path
+) -> None:
+    """A command without secrets that reads what one with a secret wrote does not tell it to the model."""
+    place = bench(spawning, tmp_path, secrets={"TOKEN": "s3cr3t-value"})
+    kept = await run(place, {"shell": 'echo "$TOKEN" > kept', "secrets": ["TOKEN"]})
+    assert kept.state is CallState.SUCCEEDED
+    printed = await run(place, {"argv": ["cat", "kept"]})
+    assert "s3cr3t-value" not in repr(printed)
+    assert "***" in printed.content
+
+
 async def test_secret_that_cannot_be_had_fails_before_anything_runs(
     spawning: ProviderHost, tmp_path: Path
 ) -> None:

@@ -140,7 +140,8 @@ class ProcessRunTool:
         answer = await self._isolation.start(execution, run, secrets)
         if isinstance(answer, Running):
             answer = await self._await_end(execution, run.limits)
-        return self._result(answer, tuple(secrets.values()))
+        # A command may also print what an earlier one was given and has kept in a file.
+        return self._result(answer, (*secrets.values(), *await self._declared_secrets()))
 
     async def settle(self, execution: Execution) -> ToolResult:
         """Ask the provider's journal what became of a call; waits at most 10 s for the provider itself."""
@@ -175,7 +176,7 @@ class ProcessRunTool:
         return await asyncio.to_thread(lambda: {name: self._secrets(name) for name in names})
 
     async def _declared_secrets(self) -> tuple[str, ...]:
-        """Fetch what a run before a crash may have been given, to keep it out of the transcript."""
+        """Fetch what runs may have been given, before a crash too, to keep it out of the transcript."""
         values = []
         for name in sorted(self._settings.secrets):
             try:
