@@ -22,7 +22,7 @@ SECONDS = 5.0
 """How long one connection may take, its answer included."""
 
 CONNECTIONS = 32
-"""Connections that are served at once; one more is closed."""
+"""Connections that are served at once; one more ends the oldest."""
 
 _TEXT = "text/plain; charset=utf-8"
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
@@ -93,9 +93,13 @@ class Operations:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        if task is None or len(self._busy) >= CONNECTIONS:
+        if task is None:
             writer.transport.abort()
             return
+        # Who holds connections open keeps no probe out: an answer takes no time, so the oldest dawdles.
+        excess = len(self._busy) + 1 - CONNECTIONS
+        for oldest in list(self._busy.values())[: max(excess, 0)]:
+            oldest.transport.abort()
         self._busy[task] = writer
         try:
             async with asyncio.timeout(SECONDS):
