@@ -1,6 +1,7 @@
 """Settings every test and every process it starts runs under."""
 
 import os
+import signal
 from typing import Any
 
 import pytest
@@ -9,6 +10,9 @@ from xdist.scheduler import LoadScopeScheduling
 # Providers fork from single-threaded spawners only; grpc's own fork handlers would wait for threads that are
 # gone.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+
+# Tests press Ctrl-C; whoever started them in the background has turned it off for all that is started here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 APART = ("tests/sabotage/test_sabotage.py",)
 """Files whose tests share nothing, so that any worker may run any of them."""
