@@ -279,3 +279,24 @@ async def test_cancelled_reads_leave_the_connections_usable(store: SqliteStore) 
         await asyncio.gather(*tasks, return_exceptions=True)
     windows = await asyncio.gather(*(store.window(turn, 10) for _ in range(20)))
     assert all(len(window.own) == 1 for window in windows)
+
+
+async def test_reads_that_nobody_waits_for_do_not_hold_up_the_next(store: SqliteStore) -> None:
+    """When endless reads are given up, as many as there are connections, the next read is answered."""
+    reads = store._reads
+    await asyncio.gather(*(store.unfinished() for _ in range(4)))
+    begun = [threading.Event() for _ in reads._free]
+    for event, (_, driver) in zip(begun, reads._free, strict=True):
+        await driver.create_function("begun", 0, event.set)
+    endless = Statement(
+        "WITH RECURSIVE c(x) AS (SELECT begun() UNION ALL SELECT x FROM c) SELECT count(*) FROM c", {}
+    )
+    given_up = [asyncio.create_task(reads.fetch((endless, {}))) for _ in begun]
+    async with asyncio.timeout(30):
+        while not all(event.is_set() for event in begun):  # noqa: ASYNC110 - set by SQLite, in a thread
+            await asyncio.sleep(0.01)
+    for task in given_up:
+        task.cancel()
+    await asyncio.gather(*given_up, return_exceptions=True)
+    assert len(begun) == 4
+    assert await store.unfinished() == []

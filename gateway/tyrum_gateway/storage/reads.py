@@ -98,11 +98,12 @@ class Reads:
 
     @contextlib.asynccontextmanager
     async def _connection(self) -> AsyncGenerator[aiosqlite.Connection, None]:
-        """Lend a connection; one whose read did not end well is closed instead of lent again."""
+        """Lend a connection; a read that did not end well is interrupted, for whoever gets it next."""
         connection, driver = self._free.pop() if self._free else await self._connected()
         try:
             yield driver
         except BaseException:
+            await driver.interrupt()
             await asyncio.shield(connection.close())
             raise
         self._free.append((connection, driver))
