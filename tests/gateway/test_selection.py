@@ -52,6 +52,14 @@ CHAT_FIELDS = {
     "reason",
     "page_size",
     "page_token",
+    # of lists of runs
+    "run_id",
+    "filter",
+    "principal_id",
+    "state",
+    "since",
+    "seconds",
+    "nanos",
 }
 """Everything that a client with the role chat can say."""
 

@@ -265,7 +265,8 @@ async def test_who_joins_late_gets_what_was_said_so_far_once(gateway: RunningGat
     conversation = (await anext(stream)).accepted.conversation_id
     text = ""
     while text != "one two drei ü ":
-        text += (await anext(stream)).delta.text
+        heard = await anext(stream)
+        text += heard.delta.text or heard.partial.text
     late = Watcher(client, conversation)
     while not (item := await late.read()).HasField("partial"):
         pass
