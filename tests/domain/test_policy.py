@@ -354,3 +354,17 @@ def test_a_rule_for_an_agent_is_for_no_other() -> None:
     barred = Bundle("b", (Rule("all", Decision.DENY, "", agent="default"),))
     assert bars(barred, "process.run", Effect.STATE_CHANGING, "default")
     assert not bars(barred, "process.run", Effect.STATE_CHANGING, "other")
+
+
+def test_a_prefix_that_allows_a_directory_is_not_left_by_dots() -> None:
+    """An allow of `src/…` does not permit `src/../…`; a deny by prefix holds for both."""
+    allow = Rule("src", Decision.ALLOW, "ops", program="/usr/bin/printf", argv=(Prefix("src/"),))
+    for argument in ("src/../a", "src/a/../../b", "src/.."):
+        assert decide(replace(RUN, argv=("printf", argument)), allow) is Decision.REQUIRE_APPROVAL
+    for argument in ("src/a", "src/", "src/a..b", "src/..."):
+        assert decide(replace(RUN, argv=("printf", argument)), allow) is Decision.ALLOW
+    above = replace(allow, argv=(Prefix("../shared/"),))
+    assert decide(replace(RUN, argv=("printf", "../shared/a")), above) is Decision.ALLOW
+    assert decide(replace(RUN, argv=("printf", "../shared/../a")), above) is Decision.REQUIRE_APPROVAL
+    deny = replace(allow, decision=Decision.DENY)
+    assert decide(replace(RUN, argv=("printf", "src/../a")), deny) is Decision.DENY

@@ -188,7 +188,7 @@ BYPASSES = [
     ";", "#", "# show", "()", "show && ", "show ;; show", "show; #", "show & show",
     # programs with two meanings, links, the workspace
     "link && show", "alias", "inside && show", "inside", "./show", "sub/../show", "./show-link",
-    "named/show", "named/show && show",
+    "named/show", "named/show && show", "linked/show",
 ]  # fmt: skip
 
 
@@ -211,6 +211,8 @@ CALLS: list[dict[str, Any]] = [
     {"argv": ["link"]},
     {"argv": ["./show"]},
     {"argv": ["named/show"]},
+    {"argv": ["linked/show"]},
+    {"argv": ["./show"], "cwd": "linked"},
     {"argv": ["fixed"]},
     {"argv": ["fixed", "status"]},
     {"argv": ["fixed", "status", "--x=1", "more"]},
@@ -281,6 +283,14 @@ def test_rules_on_the_shell_itself_apply_to_text(place: Place) -> None:
         assert evaluate(strict, place.text("show && show")).decision is decision
     all_denied = Bundle("all", (Rule("x", DENY, "ops", tool="process.run"),))
     assert evaluate(all_denied, place.text("show $(show)")).decision is DENY
+
+
+def test_a_link_of_the_agents_own_to_an_allowed_program_is_not_allowed(place: Place) -> None:
+    """By the path it is called by an interpreter finds its library: only name and real path are allowed."""
+    for name in ("linked/show", f"{place.workspace}/linked/show", f"/proc/self/root{place.programs}/show"):
+        assert place.verdict(argv=[name]).decision is ASK
+    for name in ("show", str(place.programs / "show")):
+        assert place.verdict(argv=[name]).decision is ALLOW
 
 
 def test_one_literal_command_is_the_same_call_as_its_words(place: Place) -> None:

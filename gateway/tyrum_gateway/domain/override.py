@@ -26,6 +26,7 @@ from tyrum_gateway.domain.policy import (
     Provenance,
     Rule,
     Target,
+    called_by_its_name,
     injects,
     starts_others,
 )
@@ -213,8 +214,8 @@ def _never(target: Target) -> str:
     name = PurePosixPath(target.program).name
     if starts_others(target.program) or starts_others(target.argv[0]):
         return f"`{name}` runs what its arguments, input or files name: permitting it permits anything"
-    if PurePosixPath(target.argv[0]).name != name:
-        return f"`{name}` is called by another name, by which some programs choose what they do"
+    if not called_by_its_name(target.program, target.argv[0]):
+        return f"`{name}` is called by another name or path, by which some choose what they do"
     if target.stdin:
         return "it reads standard input, which a permission cannot fix"
     injecting = sorted(item for item in target.env | target.secrets if injects(item))

@@ -7,7 +7,7 @@ secret never rides along. Literals and patterns are different types.
 
 from tyrum_gateway.domain.policy.bundle import DEPLOYMENT, Bundle, bars, together
 from tyrum_gateway.domain.policy.evaluate import Override, Verdict, evaluate
-from tyrum_gateway.domain.policy.names import injects, starts_others
+from tyrum_gateway.domain.policy.names import called_by_its_name, injects, starts_others
 from tyrum_gateway.domain.policy.rule import AnyArgument, ArgumentMatch, Decision, Literal, Prefix, Rule
 from tyrum_gateway.domain.policy.target import Effect, Provenance, StartedCommand, Target
 
@@ -27,6 +27,7 @@ __all__ = [
     "Target",
     "Verdict",
     "bars",
+    "called_by_its_name",
     "evaluate",
     "injects",
     "starts_others",

@@ -83,6 +83,19 @@ def starts_others(program: str) -> bool:
     return full.startswith(("ld-linux", "ld-musl", "ld.so")) or not candidates.isdisjoint(_STARTS_OTHERS)
 
 
+def called_by_its_name(program: str, argv0: str) -> bool:
+    """Tell whether `argv[0]` says no more than which program it is: its plain name or its real path.
+
+    By another name some programs choose what they do; and a path of the caller's own, which links to the
+    program, is where some look for what they load, as an interpreter does for its library.
+
+    Args:
+        program: Resolved path.
+        argv0: As the call has it; where `/bin` is a link to `/usr/bin`, the shorter path counts as real.
+    """
+    return argv0 in {PurePosixPath(program).name, program, program.removeprefix("/usr")}
+
+
 def injects(name: str) -> bool:
     """Tell whether an environment variable can make programs load or start what it names."""
     return name in _INJECTING or name.startswith(tuple(_INJECTING_PREFIXES))

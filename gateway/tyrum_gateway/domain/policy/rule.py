@@ -6,10 +6,9 @@ Invariant: an allow admits only what it lists; a deny and a require_approval app
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import PurePosixPath
 
 from tyrum_gateway.domain.canonical import Value
-from tyrum_gateway.domain.policy.names import injects
+from tyrum_gateway.domain.policy.names import called_by_its_name, injects
 from tyrum_gateway.domain.policy.target import Effect, Provenance, Target
 
 
@@ -30,7 +29,7 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """An argument that begins so."""
+    """An argument that begins so; to an allow, without `..` as a part of the path that follows."""
 
     text: str
 
@@ -103,7 +102,10 @@ class Rule:
         # What is not complete may go on.
         if not self.rest and (len(arguments) > len(patterns) or not target.complete):
             return False
-        return all(_argument_matches(*pair) for pair in zip(patterns, arguments, strict=False))
+        pairs = list(zip(patterns, arguments, strict=False))
+        if self.decision is Decision.ALLOW and any(_climbs(*pair) for pair in pairs):
+            return False
+        return all(_argument_matches(*pair) for pair in pairs)
 
     def _admits_extras(self, target: Target) -> bool:
         return (
@@ -117,11 +119,7 @@ class Rule:
         )
 
     def _called_by_its_name(self, target: Target) -> bool:
-        """Tell whether argv[0] is the program's own name, by which some programs choose what they do."""
-        if self.program is None:
-            return True
-        called = PurePosixPath(target.argv[0]).name if target.argv else ""
-        return called == PurePosixPath(self.program).name
+        return self.program is None or bool(target.argv and called_by_its_name(self.program, target.argv[0]))
 
     def value(self) -> Value:
         """Write the rule down for its digest."""
@@ -154,6 +152,15 @@ def _argument_matches(pattern: ArgumentMatch, argument: str) -> bool:
             return argument.startswith(text)
         case AnyArgument():
             return True
+
+
+def _climbs(pattern: ArgumentMatch, argument: str) -> bool:
+    """Tell whether an argument leaves the directory by whose path a prefix lets it begin."""
+    return isinstance(pattern, Prefix) and _parents(argument) > _parents(pattern.text)
+
+
+def _parents(path: str) -> int:
+    return path.split("/").count("..")
 
 
 def _argument_value(pattern: ArgumentMatch) -> Value:
