@@ -14,29 +14,42 @@ def _words(*texts: str) -> frozenset[str]:
 
 _SHELLS = "ash bash csh dash elvish fish ksh ksh93 mksh nu osh pwsh rbash rc sh tcsh xonsh yash zsh"
 _INTERPRETERS = """
-    awk bpython bun busybox clojure deno elixir erl escript expect gawk gdb ghci groovy guile iex
-    ipython irb java jjs jshell julia kotlin lldb lua luajit m4 mawk mono nawk node nodejs ocaml octave
-    osascript perl php pike pypy python r racket raku rscript ruby runghc runhaskell sbcl scala scheme
-    sed swipl tclsh toybox ts-node tsx wine wish zx
+    awk bpftrace bpython bun busybox clojure dc deno elixir erl escript exiftool expect file-rename
+    gawk gdb ghci gnuplot groovy gs guile iex ipython irb java jjs jshell julia kotlin latex lldb
+    lli lua luajit lualatex luatex m4 mawk maxima mono nawk node nodejs ocaml octave osascript pdb
+    pdflatex pdftex perl perldoc php pike prename pypy python r racket raku rename rscript ruby
+    runghc runhaskell sbcl scala scheme scriptlive sed swipl tclsh tex toybox ts-node tsx wine wish
+    xelatex zx
 """
 _WRAPPERS = """
-    at batch bwrap capsh chpst choom chroot chrt cpulimit crontab daemonize dbus-launch dbus-run-session
-    doas eatmydata entr env fakechroot fakeroot faketime find firejail flock gosu ionice linux32 linux64
-    ltrace nice nohup nsenter numactl original-awk parallel pkexec prlimit proot proxychains run-parts
-    run0 runcon runuser s6-setuidgid script setarch setpriv setsid setuidgid sg softlimit sshpass
-    start-stop-daemon stdbuf strace su sudo sudoedit systemd-run taskset time timeout tini torsocks
-    trickle unbuffer unshare valgrind watch watchexec xargs xvfb-run
+    aa-exec at batch bwrap capsh catchsegv cgexec choom chpst chronic chroot chrt cpulimit crontab
+    daemonize dbus-launch dbus-run-session direnv doas eatmydata entr env fakechroot fakeroot
+    fakeroot-sysv fakeroot-tcp faketime find firejail flock fstab-decode gio gosu gpg-agent
+    heaptrack hyperfine ifne ionice ip ldd linux32 linux64 logsave ltrace luit memusage newgrp nice
+    nohup not nsenter numactl original-awk parallel pee perf pkexec prlimit proot proxychains
+    qemu-aarch64 qemu-arm qemu-x86_64 rlwrap run-parts run0 runcon runuser s6-setuidgid scalar
+    schroot script sem setarch setpriv setsid setuidgid sg softlimit sotruss sshpass
+    start-stop-daemon stdbuf strace su sudo sudoedit switch_root systemd-cat systemd-inhibit
+    systemd-nspawn systemd-run systemd-socket-activate taskset time timeout tini torsocks trickle
+    uclampset unbuffer unshare valgrind vipe watch watchexec xargs xdg-open xvfb-run
 """
 _WITH_A_WAY_OUT = """
-    7z 7za 7zr ansible ansible-playbook ant apt apt-get aptitude bazel bmake bsdtar bundle bundler c++
-    cargo cc clang clang++ cmake composer conda cpan cpio crictl ctest ctr dnf docker docker-compose
-    dotnet dpkg ed emacs emacsclient ex fd fdfind flatpak fzf g++ gcc gem gh git gmake go gradle gradlew
-    helm hg info install invoke journalctl just kubectl ld less lftp lxc-attach machinectl mail mailx
-    make man meson more most mount mutt mvn mvnw mysql nano nc ncat nerdctl netcat ninja nix nix-shell
-    nmap npm npx nvim openssl pacman pg pico pip pipenv pipx pnpm pnpx podman poetry psql pytest rake rg
-    rpm rsh rsync runc rustc rvim scp screen sftp slogin snap socat sort split sqlite ssh ssh-agent
-    ssh-keygen svn systemctl tar tcpdump telnet terraform tmux tox uv uvx vagrant vi view vim vimdiff
-    vipw visudo wget yarn yum zip zypper
+    7z 7za 7zr ansible ansible-console ansible-galaxy ansible-playbook ansible-pull ant apt apt-get
+    aptitude ar aria2c aws az bazel bmake bsd-mailx bsdtar buck bundle bundler bunx c++ c89 c89-gcc
+    c99 c99-gcc cargo cc clang clang++ cmake composer conda coredumpctl corepack coverage cpack cpan
+    cpio cpp crictl cscope ctest ctr debuild diff3 dnf docker docker-compose dotnet dpkg
+    dpkg-buildpackage dpkg-source ed elinks emacs emacs-gtk emacs-lucid emacs-nox emacsclient eslint
+    ex fd fdfind flatpak ftp fzf g++ gcc gcc-ar gcc-nm gcc-ranlib gcloud gdc gem gfortran gh git
+    gmake go gpg gradle gradlew groff gsutil gulp hatch helm hg hx info install invoke jed jest joe
+    journalctl just kak kubectl lazygit ld less lftp links logrotate lxc-attach lynx machinectl mail
+    mailx make man mariadb mc meson micro mocha more most mount msgexec msgfilter mutt mvn mvnw mypy
+    mysql nano nc ncat neomutt nerdctl netcat netkit-ftp ninja nix nix-shell nm nmap nnn nox npm npx
+    nvim openssl openvpn packer pacman pants pdm pg pg_wrapper pico pip pipenv pipx pnpm pnpx podman
+    poetry pre-commit prove psql pulumi pylint pytest rake ranger ranlib rclone rg rollup rpm
+    rpmbuild rsh rsync runc rustc rvim rye s-nail scons scp screen sdiff sftp slogin snap socat sort
+    sphinx-build split sqlite ssh ssh-agent ssh-keygen svn systemctl tar tcpdump telnet terraform
+    terragrunt tig tmux tnftp tofu tox troff tshark uv uvx vagrant vi view vim vimdiff vipw visudo
+    vite vitest w3m waf webpack wget yarn youtube-dl yt-dlp yum zip zypper
 """
 """An option, a command of their own, a hook or a configuration file of theirs starts programs."""
 
@@ -50,22 +63,26 @@ _TRIPLET = re.compile(r"^[a-z0-9_]+-((linux|unknown|pc|none|gnu|musl|elf|eabi)[a
 
 _INJECTING = _words(
     """
-    BASHOPTS BASH_ENV BASH_LOADABLES_PATH BASH_XTRACEFD BROWSER CC CDPATH CLASSPATH CURL_HOME CXX
-    DBUS_SESSION_BUS_ADDRESS DOCKER_HOST EDITOR EMACSLOADPATH ENV EXINIT FCEDIT FPATH
-    FZF_DEFAULT_COMMAND FZF_DEFAULT_OPTS GCONV_PATH GEM_HOME GEM_PATH GLOBIGNORE GOFLAGS GREP_OPTIONS
-    HGRCPATH HOME HOSTALIASES IFS INPUTRC JAVA_OPTS JAVA_TOOL_OPTIONS JDK_JAVA_OPTIONS KUBECONFIG LESS
-    LESSCLOSE LESSKEY LESSKEYIN LESSOPEN LOCPATH MAKEFILES MAKEFLAGS MANOPT MANPAGER MAVEN_OPTS MFLAGS
-    MYVIMRC NETRC NLSPATH NODE_OPTIONS NODE_PATH PAGER PATH PHPRC POSIXLY_CORRECT PROMPT_COMMAND PS0 PS1
-    PS4 RES_OPTIONS RIPGREP_CONFIG_PATH RSYNC_CONNECT_PROG RSYNC_RSH RUSTC RUSTC_WRAPPER RUSTFLAGS
-    R_ENVIRON R_PROFILE SHELL SHELLOPTS SSH_ASKPASS SSH_AUTH_SOCK SYSTEMD_EDITOR SYSTEMD_PAGER
-    TAR_OPTIONS TERMCAP TERMINFO TERMINFO_DIRS UNZIP VIMINIT VISUAL WGETRC ZDOTDIR ZIPOPT _JAVA_OPTIONS
+    AWS_CONFIG_FILE BASHOPTS BASH_ENV BASH_LOADABLES_PATH BASH_XTRACEFD BROWSER
+    BUNDLE_GEMFILE CC CDPATH CLASSPATH CURL_HOME CXX DBUS_SESSION_BUS_ADDRESS DOCKER_CONFIG DOCKER_HOST
+    EDITOR EMACSLOADPATH ENV ERL_FLAGS ERL_LIBS EXINIT FCEDIT FPATH FZF_DEFAULT_COMMAND FZF_DEFAULT_OPTS
+    GCONV_PATH GEM_HOME GEM_PATH GLOBIGNORE GNUPGHOME GOENV GOFLAGS GOROOT GOTOOLDIR GREP_OPTIONS
+    GUILE_LOAD_PATH HGRCPATH HOME HOSTALIASES IFS INPUTRC JAVA_OPTS JAVA_TOOL_OPTIONS JDK_JAVA_OPTIONS
+    JULIA_LOAD_PATH KUBECONFIG KUBE_EDITOR LESS LESSCLOSE LESSKEY LESSKEYIN LESSOPEN LOCPATH MAKE
+    MAKEFILES MAKEFLAGS MANOPT MANPAGER MAVEN_OPTS MFLAGS MYVIMRC NETRC NLSPATH NODE_OPTIONS NODE_PATH
+    NODE_REPL_EXTERNAL_MODULE
+    PAGER PATH PGSERVICEFILE PGSYSCONFDIR PHPRC POSIXLY_CORRECT PROMPT_COMMAND PS0 PS1 PS4 PSQLRC
+    RES_OPTIONS RIPGREP_CONFIG_PATH RSYNC_CONNECT_PROG RSYNC_RSH RUSTC RUSTC_WRAPPER RUSTFLAGS R_ENVIRON
+    R_LIBS R_LIBS_USER R_PROFILE R_PROFILE_USER SHELL SHELLOPTS SSH_ASKPASS SSH_AUTH_SOCK
+    SSH_SK_PROVIDER SYSTEMD_EDITOR SYSTEMD_PAGER TAR_OPTIONS TCLLIBPATH TERMCAP TERMINFO TERMINFO_DIRS
+    TF_CLI_CONFIG_FILE UNZIP VIMINIT VISUAL WGETRC ZDOTDIR ZIPOPT _JAVA_OPTIONS
     """
 )
 
 _INJECTING_PREFIXES = _words(
     """
-    BASH_FUNC_ CARGO_ COMPOSER_ CONDA_ DOTNET_ DYLD_ GCC_ GDK_ GIO_ GIT_ GLIBC_ GTK_ HG_ LD_ LUA_
-    NPM_CONFIG_ OPENSSL_ PERL PHP_ PIP_ PYTHON QT_ RUBY SUDO_ SVN_ UV_ XDG_ npm_config_
+    ANSIBLE_ BASH_FUNC_ CARGO_ COMPOSER_ CONDA_ DOTNET_ DYLD_ GCC_ GDK_ GIO_ GIT_ GLIBC_ GTK_ HG_ LD_
+    LUA_ NPM_CONFIG_ OPENSSL_ PERL PHP_ PIP_ PYTHON QT_ RUBY SUDO_ SVN_ UV_ XDG_ npm_config_
     """
 )
 
