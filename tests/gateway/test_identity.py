@@ -262,6 +262,25 @@ async def test_who_cancels_whose_turns(gateway: RunningGateway) -> None:
             assert asked
 
 
+async def test_an_auditor_who_chats_only_looks_at_the_conversations_of_others(
+    gateway: RunningGateway,
+) -> None:
+    """The roles `chat` and `auditor` together neither cancel nor continue what somebody else began."""
+    async with connected(gateway) as admin:
+        owner = await somebody(admin, "audited", "chat")
+        auditor = await somebody(admin, "auditor-who-chats", "chat", "auditor")
+        accepted, _ = await asking(owner)
+        request = chat_pb2.CancelTurnRequest(turn_id=accepted.turn_id)
+        cancel = auditor.chat.CancelTurn(request, metadata=auditor.metadata, timeout=DEADLINE)
+        assert await refused(cancel) == (StatusCode.PERMISSION_DENIED, "ROLE_REQUIRED")
+        more = auditor.turn("hello", accepted.conversation_id)
+        assert await refused(more) == (StatusCode.NOT_FOUND, "RESOURCE_NOT_FOUND")
+        own, _ = await asking(auditor)
+        request = chat_pb2.CancelTurnRequest(turn_id=own.turn_id)
+        ended = await auditor.chat.CancelTurn(request, metadata=auditor.metadata, timeout=DEADLINE)
+        assert ended.turn.state == event_pb2.TURN_STATE_CANCELLED
+
+
 async def asking(owner: Client) -> tuple[chat_pb2.Accepted, str]:
     """Send a message whose turn waits for an approval; return it and the approval's id."""
     accepted = chat_pb2.Accepted()

@@ -9,7 +9,7 @@ from tyrum_gateway.app.finishing import Finishing
 from tyrum_gateway.app.streams import LiveItem, Streams
 from tyrum_gateway.app.watch import watch
 from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Conversation, Origin
-from tyrum_gateway.domain.errors import Draining, InvalidRequest, NotFound
+from tyrum_gateway.domain.errors import Draining, InvalidRequest, NotAuthorized, NotFound
 from tyrum_gateway.domain.ids import ConversationId, TurnId
 from tyrum_gateway.domain.ports import Clock, Ids, Store, TurnView
 from tyrum_gateway.domain.principal import Principal, Role
@@ -19,6 +19,8 @@ from tyrum_gateway.domain.turn import Turn
 from tyrum_gateway.domain.turn_events import CancelRequested
 
 _SEES_ALL = frozenset({Role.OPERATOR, Role.AUDITOR, Role.ADMIN})
+_ACTS_FOR_ALL = frozenset({Role.OPERATOR, Role.ADMIN})
+"""An auditor looks; with `chat` besides, an auditor writes and cancels no more than anybody with `chat`."""
 
 
 class ChatDesk:
@@ -90,7 +92,7 @@ class ChatDesk:
             title=_title(text),
             max_queued=self._limits.queued_per_conversation,
             origin=self._origin,
-            only_own=not principal.roles & _SEES_ALL,
+            only_own=not principal.roles & _ACTS_FOR_ALL,
             audit=(
                 AuditEntry(
                     "message.accepted",
@@ -127,8 +129,11 @@ class ChatDesk:
 
         Raises:
             NotFound: The turn does not exist or is not visible.
+            NotAuthorized: It is somebody else's, and the principal may only see it.
         """
         view = await self.turn(principal, turn_id)
+        if view.turn.principal_id != principal.principal_id and not principal.roles & _ACTS_FOR_ALL:
+            raise NotAuthorized("cancelling what others sent needs the role `operator` or `admin`")
         why = f"cancelled by {principal.name}" + (f": {reason}" if reason else "")
         await self._finishing.run(self._cancel(view.turn, why))
         return await self._store.turn(turn_id)
