@@ -170,6 +170,13 @@ def test_a_program_that_the_agent_can_rewrite_is_not_permitted_for_good(subject:
         permitted(subject=Subject(subject, ""))
 
 
+@pytest.mark.parametrize("directory", ["/tmp", "/var/tmp/sub", "/dev/shm", "/run/user/1000"])
+def test_a_program_where_everybody_writes_is_not_permitted_for_good(directory: str) -> None:
+    """What the agent's commands can replace outside the workspace is approved once, and never for good."""
+    with pytest.raises(OverrideNotDerivable, match="everybody may write"):
+        permitted(replace(TOUCH, program=f"{directory}/touch"))
+
+
 def test_a_pattern_widens_what_the_operator_wrote_and_nothing_else() -> None:
     """Prefixes, any arguments and variables are admitted as they were written; program and place stay."""
     pattern = Pattern((Prefix("a"), AnyArgument()), rest=True, env=frozenset({"LANG"}))

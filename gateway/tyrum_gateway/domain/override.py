@@ -39,6 +39,9 @@ LONGEST_LIFE = timedelta(days=365)
 LONGEST_SUMMARY = 4096
 """Bytes of the longest summary: what nobody can read is not permitted for good."""
 
+_ANYBODYS = ("/tmp", "/var/tmp", "/dev/shm", "/run/user")  # noqa: S108 - nothing is put there
+"""Where every user of the machine, the agent's commands among them, may put and replace files."""
+
 _TARGET_FIELDS = frozenset(
     {"tool", "effect", "program", "argv", "cwd", "env", "stdin", "secrets", "agent", "provenance"}
 )
@@ -225,7 +228,7 @@ def _never(target: Target) -> str:
 
 
 def _require_foreign(approval: Approval, target: Target) -> None:
-    """Refuse a program that lies in the workspace: whoever can write there decides what it does."""
+    """Refuse a program where the agent can write: whoever can decides what it does."""
     try:
         workspace = PurePosixPath(json.loads(approval.subject.json)["workspace"]["path"])
     except (ValueError, KeyError, TypeError):
@@ -233,6 +236,8 @@ def _require_foreign(approval: Approval, target: Target) -> None:
     program = PurePosixPath(target.program or "/")
     if workspace is None or program.is_relative_to(workspace):
         raise _refusal(f"the agent can rewrite `{program.name}`, which lies in its workspace")
+    if any(program.is_relative_to(directory) for directory in _ANYBODYS):
+        raise _refusal(f"the agent can replace `{program.name}`, which lies where everybody may write")
 
 
 def _refusal(why: str) -> OverrideNotDerivable:
