@@ -19,6 +19,7 @@ from tyrum_gateway.domain.model import ModelEvent, Prompt, StepEnd, TextDelta
 from tyrum_gateway.domain.policy import Bundle
 from tyrum_gateway.domain.states import TurnState
 from tyrum_gateway.domain.turn import Turn, TurnLimits
+from tyrum_gateway.domain.turn_events import CancelRequested
 from tyrum_gateway.storage import SqliteStore
 
 PATIENCE = 20.0
@@ -123,3 +124,15 @@ async def test_draining_begins_nothing(tmp_path: Path) -> None:
             assert (await store.turn(turn.turn_id)).turn.state is TurnState.QUEUED
         async with working(store):
             assert await ended(store, turn.turn_id) is TurnState.COMPLETED
+
+
+async def test_turns_that_end_at_once_are_all_in_the_conversations_state(tmp_path: Path) -> None:
+    """A queued turn that is cancelled while another ends takes nothing from the checkpoint."""
+    async with await SqliteStore.open(tmp_path / "tyrum.sqlite3") as store, working(store) as engine:
+        first = (await store.accept(message())).turn
+        conversation = first.conversation_id
+        turns = [first, *[(await store.accept(message(conversation_id=conversation))).turn for _ in range(5)]]
+        await asyncio.gather(*(engine.turns.apply(turn, CancelRequested("enough")) for turn in turns))
+        last = (await store.accept(message(conversation_id=conversation))).turn
+        summary = (await store.window(last, 0)).checkpoint.summary
+        assert [f"Turn {turn.number}\n" in summary for turn in turns] == [True] * 6

@@ -4,9 +4,12 @@ Invariant: a transition that meets a newer turn is computed again from the store
 provider's result nor a human's answer is lost to a race; one that no longer fits is dropped as a whole.
 """
 
+import asyncio
 import itertools
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from weakref import WeakValueDictionary
 
 from tyrum_gateway.app.agent import EngineLimits
 from tyrum_gateway.app.approval_watch import ApprovalSignal
@@ -18,7 +21,7 @@ from tyrum_gateway.domain.approval import Approval, close
 from tyrum_gateway.domain.binding import Binding
 from tyrum_gateway.domain.checkpoint import Checkpoint, extend
 from tyrum_gateway.domain.errors import KernelBug, VersionConflict
-from tyrum_gateway.domain.ids import CallId, OverrideId
+from tyrum_gateway.domain.ids import CallId, ConversationId, OverrideId
 from tyrum_gateway.domain.override import Override
 from tyrum_gateway.domain.ports import Clock, Store
 from tyrum_gateway.domain.process import ProcessResult
@@ -60,6 +63,7 @@ class Turns:
         self._approvals = approvals
         self._limits = limits
         self._observer = observer or Unobserved()
+        self._endings: WeakValueDictionary[ConversationId, asyncio.Lock] = WeakValueDictionary()
 
     async def apply(
         self,
@@ -87,28 +91,29 @@ class Turns:
             if any(not _awaited(turn, event) for event in events):
                 raise VersionConflict("the approval was resolved by somebody else", turn=turn.turn_id)
             transition = self._advance(turn, events)
-            commit = fold(
-                transition.turn,
-                transition.effects,
-                at=self._clock.now(),
-                resolved=(*resolved, *await self._closed(transition.effects)),
-                overrides=overrides,
-                relies_on=relies_on,
-                bindings=bindings,
-                results=results,
-                checkpoint=await self._checkpoint(turn, transition.effects),
-            )
-            try:
-                began = time.perf_counter()
-                stored, recorded = await self._store.commit(commit)
-                self._observer.committed(commit, time.perf_counter() - began)
-            except VersionConflict:
-                newer = (await self._store.turn(turn.turn_id)).turn
-                if newer.version == turn.version:
-                    raise
-                turn = newer
-                continue
-            self._pasts.committed(stored, recorded, commit.checkpoint)
+            async with self._ending(turn, transition.effects):
+                commit = fold(
+                    transition.turn,
+                    transition.effects,
+                    at=self._clock.now(),
+                    resolved=(*resolved, *await self._closed(transition.effects)),
+                    overrides=overrides,
+                    relies_on=relies_on,
+                    bindings=bindings,
+                    results=results,
+                    checkpoint=await self._checkpoint(turn, transition.effects),
+                )
+                try:
+                    began = time.perf_counter()
+                    stored, recorded = await self._store.commit(commit)
+                    self._observer.committed(commit, time.perf_counter() - began)
+                except VersionConflict:
+                    newer = (await self._store.turn(turn.turn_id)).turn
+                    if newer.version == turn.version:
+                        raise
+                    turn = newer
+                    continue
+                self._pasts.committed(stored, recorded, commit.checkpoint)
             resting = isinstance(work(stored), Rest)
             self._streams.committed(stored.conversation_id, recorded, resting=resting)
             if commit.opened or commit.resolved:
@@ -136,6 +141,15 @@ class Turns:
                 for effect in closing
             ]
         )
+
+    def _ending(self, turn: Turn, effects: tuple[Effect, ...]) -> AbstractAsyncContextManager[None]:
+        """Let turns of a conversation end one after another: each extends the checkpoint of the last.
+
+        One ends by itself while another, which is queued behind it, is cancelled.
+        """
+        if not any(isinstance(effect, SaveCheckpoint) for effect in effects):
+            return nullcontext()
+        return self._endings.setdefault(turn.conversation_id, asyncio.Lock())
 
     async def _checkpoint(self, turn: Turn, effects: tuple[Effect, ...]) -> Checkpoint | None:
         if not any(isinstance(effect, SaveCheckpoint) for effect in effects):

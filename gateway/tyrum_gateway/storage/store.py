@@ -155,7 +155,7 @@ class SqliteStore(Store):
         """See `Store.window`.
 
         Two statements without a transaction around them suffice: earlier turns are final, and the checkpoint
-        changes only when this turn ends, after which a commit that rests on the window fails anyway.
+        changes only when a turn ends, which the turns of a conversation do one after another.
         """
         conversation = {"conversation": turn.conversation_id}
         found, checkpoints = await self._reads.fetch(
