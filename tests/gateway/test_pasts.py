@@ -1,5 +1,6 @@
 """What is remembered of a conversation is what the rows say, or it is read again."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -130,4 +131,33 @@ async def test_memory_is_bounded(tmp_path: Path) -> None:
         told.conversation = None
         turn = await told.move(await told.accept("y"), AssistantMessage(1, 1, "z" * (past.CHARACTERS + 1)))
         assert turn.conversation_id not in told.pasts._known
+        await told.check(turn)
+
+
+class Slow(Counting):
+    """A store that does something else before it hands out the rows of a window."""
+
+    meanwhile: Callable[[], Awaitable[object]] | None = None
+
+    async def window(self, turn: Turn, size: int) -> Window:
+        """Read, and let something happen."""
+        window = await super().window(turn, size)
+        if (happens := self.meanwhile) is not None:
+            self.meanwhile = None
+            await happens()
+        return window
+
+
+async def test_a_turn_that_ends_while_rows_are_read_is_not_forgotten(tmp_path: Path) -> None:
+    """A queued turn is cancelled while the past is read: the next checkpoint rests on the newest one."""
+    async with await Slow.open(tmp_path / "db") as store:
+        assert isinstance(store, Slow)
+        told = Told(store)
+        turn, queued = await told.accept("first"), await told.accept("second")
+        turn = await told.move(replace(turn, state=TurnState.RUNNING, step=1, attempt=1))
+        told.pasts = Pasts(store)
+        cancelled = replace(queued, state=TurnState.CANCELLED)
+        store.meanwhile = lambda: told.move(cancelled, checkpoint=Checkpoint(2, "second, cancelled"))
+        await told.pasts.window(turn)
+        assert (await told.pasts.own(turn)).checkpoint == Checkpoint(2, "second, cancelled")
         await told.check(turn)

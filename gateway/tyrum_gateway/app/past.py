@@ -47,15 +47,21 @@ class Pasts:
         self._store = store
         self._known: OrderedDict[ConversationId, _Known] = OrderedDict()
         self._messages: OrderedDict[TurnId, Event] = OrderedDict()
+        self._reading: dict[ConversationId, object] = {}
 
     async def window(self, turn: Turn) -> Window:
         """Return what the turn's next prompt is built from."""
         known = self._of(turn)
-        if known is None:
-            window = await self._store.window(turn, WINDOW)
-            known = _Known(turn.number, turn.version, window, _characters(window.earlier, window.own))
-            self._remember(turn.conversation_id, known)
-        return known.window
+        if known is not None:
+            return known.window
+        reading = self._reading[turn.conversation_id] = object()
+        window = await self._store.window(turn, WINDOW)
+        # A queued turn that was cancelled meanwhile has changed the checkpoint: then it may be an old one.
+        if self._reading.get(turn.conversation_id) is reading:
+            del self._reading[turn.conversation_id]
+            characters = _characters(window.earlier, window.own)
+            self._remember(turn.conversation_id, _Known(turn.number, turn.version, window, characters))
+        return window
 
     async def own(self, turn: Turn) -> Window:
         """Return what the turn's checkpoint is built from: `earlier` may be empty."""
@@ -84,6 +90,7 @@ class Pasts:
             events: What was appended.
             checkpoint: The new conversation state of a turn that came to rest for ever.
         """
+        self._reading.pop(turn.conversation_id, None)
         known = self._known.get(turn.conversation_id)
         message = self._messages.pop(turn.turn_id, None)
         if known is not None and message is not None and (known.number, known.version) == (turn.number, 0):
