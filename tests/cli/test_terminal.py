@@ -51,3 +51,9 @@ def test_shortened_text_fits_and_says_that_it_was_cut() -> None:
     """A long value keeps its column's width, escapes included, and ends in an ellipsis."""
     assert shortened("\x1b" * 10, 8) == "\\x1b\\x1…"
     assert shortened("short", 8) == "short"
+
+
+def test_letters_that_show_nothing_are_seen_on_a_line() -> None:
+    """Two calls that differ in a blank letter do not look the same in a list."""
+    assert visible_line("touch a\u3164\u00ad\u2800") == "touch a\\u3164\\xad\\u2800"
+    assert visible_line("Größe ☀\ufe0f 你好") == "Größe ☀\ufe0f 你好"

@@ -11,7 +11,11 @@ _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
-_UNSAFE_IN_LINE = re.compile(f"{_UNSAFE.pattern}|[\t\n]")
+# On a line that names what is called, also letters and marks of which nothing is seen.
+_UNSAFE_IN_LINE = re.compile(
+    f"{_UNSAFE.pattern}|[\t\n\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\uffa0"
+    "\U0001d159\U000e0100-\U000e01ef]"
+)
 
 
 def visible(text: str) -> str:
