@@ -137,7 +137,7 @@ async def issue(target: Target, order: Order, output: Format) -> None:
             order.save.unlink(missing_ok=True)
         raise
     if saved is not None:
-        with os.fdopen(saved, "w", encoding="ascii") as file:
+        with os.fdopen(saved, "w", encoding="utf-8") as file:
             file.write(answer.secret + "\n")
             file.flush()
             os.fsync(file.fileno())
@@ -194,7 +194,7 @@ def _numbers(roles: Iterable[str]) -> "list[Role.ValueType]":
 
 
 def _roles(principal: Principal) -> str:
-    return ", ".join(enum_word(Role.Name(role), "ROLE_") for role in principal.roles)
+    return ", ".join(enum_word(Role, role, "ROLE_") for role in principal.roles)
 
 
 def _principal(principal: Principal, output: Format) -> None:

@@ -52,7 +52,7 @@ def outcome_word(approval: Approval) -> str:
     """Write the outcome for people; `pending` while there is none."""
     if not approval.outcome:
         return "pending"
-    return enum_word(ApprovalOutcome.Name(approval.outcome), "APPROVAL_OUTCOME_")
+    return enum_word(ApprovalOutcome, approval.outcome, "APPROVAL_OUTCOME_")
 
 
 def call_line(approval: Approval) -> str:

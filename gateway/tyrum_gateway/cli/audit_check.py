@@ -69,7 +69,7 @@ async def _online(sources: Sources, target: Target) -> Report:
         signed = [SignedHead(head.sequence, head.hash, head.at, head.key_id, head.signature) for head in told]
         if sources.heads is not None:
             signed = list(read_heads(sources.heads))
-        key = read_key(sources.key) if sources.key is not None else VerifyingKey.of_pem(pem.encode())
+        key = read_key(sources.key) if sources.key is not None else _told(pem)
         verification = Verification(signed, key.authentic)
         async for row in audit_log.rows(gateway):
             verification.feed(
@@ -85,6 +85,13 @@ async def _online(sources: Sources, target: Target) -> Report:
                 )
             )
         return verification.finish()
+
+
+def _told(pem: str) -> VerifyingKey:
+    try:
+        return VerifyingKey.of_pem(pem.encode())
+    except ValueError as error:
+        raise Failure("the gateway answered with no Ed25519 public key in PEM") from error
 
 
 def _verdict(report: Report) -> str:

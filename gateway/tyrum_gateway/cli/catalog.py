@@ -115,7 +115,7 @@ def show_stages(stages: Iterable[AdmissionStage]) -> None:
 
 def lifecycle(item: Provider) -> str:
     """Write the lifecycle for people."""
-    return enum_word(ProviderLifecycle.Name(item.lifecycle), "PROVIDER_LIFECYCLE_")
+    return enum_word(ProviderLifecycle, item.lifecycle, "PROVIDER_LIFECYCLE_")
 
 
 def value_word(value: "StateValue.ValueType") -> str:

@@ -10,13 +10,26 @@ import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from tyrum_gateway.cli.failure import Failure
 from tyrum_gateway.cli.terminal import visible, visible_line
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
     from google.protobuf.timestamp_pb2 import Timestamp
+
+
+class Names(Protocol):
+    """The values of an enum of the contracts."""
+
+    def Name(self, number: Any) -> str:  # noqa: N802 - protobuf's
+        """Name a value."""
+        ...
+
+    def values(self) -> Sequence[Any]:
+        """List all values."""
+        ...
 
 
 class Format(StrEnum):
@@ -38,10 +51,19 @@ def interactive() -> bool:
 
 
 def as_json(message: "Message") -> dict[str, Any]:
-    """Map a message to JSON values; unset fields are present with their default."""
-    from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 - heavy
+    """Map a message to JSON values; unset fields are present with their default.
 
-    return MessageToDict(message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+    Raises:
+        Failure: A value has no JSON form, such as a time outside any calendar.
+    """
+    from google.protobuf.json_format import Error, MessageToDict  # noqa: PLC0415 - heavy
+
+    try:
+        return MessageToDict(
+            message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+        )
+    except Error as error:
+        raise Failure(f"the gateway's answer has no JSON form: {error}") from error
 
 
 def emit(value: object, form: Format) -> None:
@@ -116,12 +138,19 @@ def fields(pairs: Iterable[tuple[str, str]]) -> None:
 
 
 def moment(timestamp: "Timestamp") -> str:
-    """Write a time in UTC, to the second; empty when it is not set."""
+    """Write a time in UTC, to the second; empty when it is not set, a number when no calendar has it."""
     if not timestamp.seconds:
         return ""
-    return datetime.fromtimestamp(timestamp.seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    try:
+        return datetime.fromtimestamp(timestamp.seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp.seconds)
 
 
-def enum_word(name: str, prefix: str) -> str:
-    """Write an enum value for people: `TURN_STATE_WAITING_APPROVAL` becomes `waiting approval`."""
+def enum_word(kind: "Names", value: int, prefix: str) -> str:
+    """Write an enum value for people: `TURN_STATE_WAITING_APPROVAL` becomes `waiting approval`.
+
+    One that a newer gateway has and this command does not know stays a number.
+    """
+    name = kind.Name(value) if value in kind.values() else str(value)
     return name.removeprefix(prefix).lower().replace("_", " ")

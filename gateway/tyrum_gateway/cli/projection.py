@@ -192,13 +192,13 @@ class TurnView:
             expired = resolved.outcome == APPROVAL_OUTCOME_EXPIRED
             self._reasons[resolved.call_id] = "approval expired" if expired else text
             return [answered]
-        outcome = enum_word(ApprovalOutcome.Name(resolved.outcome), "APPROVAL_OUTCOME_")
+        outcome = enum_word(ApprovalOutcome, resolved.outcome, "APPROVAL_OUTCOME_")
         return [answered, self._notice(resolved.call_id, f"approval {outcome}", why)]
 
     def _finished(self, finished: ToolCallFinished) -> Notice:
         if finished.state == CALL_STATE_DENIED:
             return self._notice(finished.call_id, "denied", self._reasons.get(finished.call_id, ""))
-        state = enum_word(CallState.Name(finished.state), "CALL_STATE_")
+        state = enum_word(CallState, finished.state, "CALL_STATE_")
         if finished.HasField("process"):
             state = f"{state}: {_outcome(finished.process)}"
         return self._notice(finished.call_id, "finished", state)

@@ -187,7 +187,7 @@ def _call(call: RunCall) -> tuple[str, ...]:
         call.call_id,
         str(call.step),
         call.tool,
-        enum_word(CallState.Name(call.state), "CALL_STATE_"),
+        enum_word(CallState, call.state, "CALL_STATE_"),
         call.rule_id or "-",
         call.provider or "-",
         call.profile or "-",
@@ -197,7 +197,7 @@ def _call(call: RunCall) -> tuple[str, ...]:
 
 
 def _approval(approval: RunApproval) -> tuple[str, ...]:
-    outcome = enum_word(ApprovalOutcome.Name(approval.outcome), "APPROVAL_OUTCOME_")
+    outcome = enum_word(ApprovalOutcome, approval.outcome, "APPROVAL_OUTCOME_")
     return (
         approval.approval_id,
         approval.call_id,
@@ -210,7 +210,7 @@ def _approval(approval: RunApproval) -> tuple[str, ...]:
 
 
 def _state(run: Run) -> str:
-    return enum_word(TurnState.Name(run.state), "TURN_STATE_")
+    return enum_word(TurnState, run.state, "TURN_STATE_")
 
 
 def _tokens(run: Run) -> str:

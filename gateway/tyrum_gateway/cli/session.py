@@ -128,13 +128,15 @@ class Session:
     def _end(self) -> ExitCode:
         view = self._view
         self._screen.end_line()
-        state = enum_word(TurnState.Name(view.state), "TURN_STATE_")
+        state = enum_word(TurnState, view.state, "TURN_STATE_")
         if self._output is Format.JSON:
             emit(
                 {
                     "conversation_id": self.conversation_id,
                     "turn_id": view.turn_id,
-                    "state": TurnState.Name(view.state),
+                    "state": TurnState.Name(view.state)
+                    if view.state in TurnState.values()
+                    else str(view.state),
                     "reason": view.reason,
                     "text": "\n".join(text for text in self._text if text),
                     "events": self._events,

@@ -127,7 +127,7 @@ class _Reader:
         self._screen.show(self._view.event(event))
         if event.HasField("turn_finished"):
             finished = event.turn_finished
-            state = enum_word(TurnState.Name(finished.state), "TURN_STATE_")
+            state = enum_word(TurnState, finished.state, "TURN_STATE_")
             self._screen.notice(f"[turn {state}] {finished.reason}".rstrip())
 
 
@@ -158,5 +158,5 @@ async def cancel(target: Target, turn_id: str, reason: str, output: Format) -> N
     if output is not Format.TEXT:
         emit(as_json(response.turn), output)
         return
-    state = enum_word(TurnState.Name(response.turn.state), "TURN_STATE_")
+    state = enum_word(TurnState, response.turn.state, "TURN_STATE_")
     say(f"{response.turn.turn_id} {state}")

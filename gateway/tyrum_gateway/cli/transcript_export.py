@@ -93,7 +93,7 @@ def _lines(event: Event) -> Iterator[str]:
             yield from _text(proposed.arguments_json)
         case "tool_call_decided":
             decided = event.tool_call_decided
-            decision = enum_word(Decision.Name(decided.decision), "DECISION_")
+            decision = enum_word(Decision, decided.decision, "DECISION_")
             rule = f"rule {decided.rule_id}" if decided.rule_id else "no rule"
             yield f"{decided.call_id}: {decision}, {rule} of {decided.policy_digest}"
             if decided.author:
@@ -105,7 +105,7 @@ def _lines(event: Event) -> Iterator[str]:
             yield f"{asked.call_id}: {asked.approval_id}, expires {moment(asked.expires_at)}"
         case "approval_resolved":
             answer = event.approval_resolved
-            outcome = enum_word(ApprovalOutcome.Name(answer.outcome), "APPROVAL_OUTCOME_")
+            outcome = enum_word(ApprovalOutcome, answer.outcome, "APPROVAL_OUTCOME_")
             by = f" by {visible_line(answer.resolved_by)} ({answer.method})" if answer.resolved_by else ""
             yield f"{answer.call_id}: {answer.approval_id} {outcome}{by}"
             yield from _text(answer.reason)
@@ -119,7 +119,7 @@ def _lines(event: Event) -> Iterator[str]:
             yield f"step {given_up.step}, attempt {given_up.attempt}"
             yield from _text(given_up.reason)
         case "turn_finished":
-            yield enum_word(TurnState.Name(event.turn_finished.state), "TURN_STATE_")
+            yield enum_word(TurnState, event.turn_finished.state, "TURN_STATE_")
             yield from _text(event.turn_finished.reason)
         case _:
             yield from _text(json.dumps(as_json(event)))
@@ -127,7 +127,7 @@ def _lines(event: Event) -> Iterator[str]:
 
 def _finished(event: Event) -> Iterator[str]:
     ended = event.tool_call_finished
-    yield f"{ended.call_id}: {enum_word(CallState.Name(ended.state), 'CALL_STATE_')}"
+    yield f"{ended.call_id}: {enum_word(CallState, ended.state, 'CALL_STATE_')}"
     if ended.HasField("process"):
         process = ended.process
         yield f"{process.cause} after {process.duration.ToMilliseconds()} ms"
