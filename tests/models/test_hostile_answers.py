@@ -2,8 +2,10 @@
 
 import pytest
 
-from tests.models.remote import SECRET, failure_of, remote
+from tests.models.prompts import CALL, said
+from tests.models.remote import SECRET, asking, failure_of, remote, step_of
 from tests.support.model_server import PROTOCOLS, ModelServer, Refuse, Step
+from tyrum_gateway.domain.model import AssistantStep, PastCall, ToolOutput
 from tyrum_gateway.models.failures import retry_after
 
 both = pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -30,6 +32,25 @@ async def test_an_empty_key_is_a_failure_that_names_the_secret(server: ModelServ
     assert not failure.retryable
     assert f"`{SECRET}`" in failure.public
     assert server.calls("go") == 0
+
+
+@both
+@pytest.mark.parametrize(
+    "arguments",
+    ['{"a":"\\ud800"}', '{"\\udfff":1}', '{"a":1e999}', '{"a":' + "[" * 100 + "]" * 100 + "}"],
+    ids=["half a character", "half a character as key", "infinity", "deep"],
+)
+async def test_a_call_that_json_cannot_carry_back_does_not_end_its_conversation(
+    server: ModelServer, protocol: str, arguments: str
+) -> None:
+    """What a model wrote into a past call is told as text where no server could be sent it as an object."""
+    past = AssistantStep("", (PastCall(CALL, "process.run", arguments),))
+    server.play("go", Step(text=("ok",)))
+    given = asking(said("list"), past, ToolOutput(CALL, "process.run", "rejected"), said("again"))
+    text, _ = await step_of(remote(server, protocol, "go"), given)
+    assert text == "ok"
+    (request,) = server.requests
+    assert "not_json" in str(request.body)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ Invariant: only the kernel's instructions become system text. The checkpoint hol
 so it is told as data, in the first message of the user.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,9 @@ CUT = "(Earlier messages of this conversation are not shown.)"
 EMPTY = "(no text)"
 """Stands for an empty text where a protocol demands one."""
 
+_DEEPEST = 64
+"""Levels of arguments that are sent as an object; encoders give up at some depth of their own."""
+
 
 def opening(prompt: Prompt) -> str:
     """Return what is told before the first message; empty when nothing is."""
@@ -25,9 +29,24 @@ def opening(prompt: Prompt) -> str:
 
 
 def past_arguments(arguments: str) -> Mapping[str, object]:
-    """Return arguments of a past call as an object, also those that never were one."""
+    """Return arguments of a past call as an object, also those that are none or cannot be sent as one."""
     value = parse_object(arguments or "{}")
-    return {"not_json": arguments} if value is None else value
+    return {"not_json": arguments} if value is None or not _sendable(value) else value
+
+
+def _sendable(value: object, room: int = _DEEPEST) -> bool:
+    """Tell whether JSON can carry a value that was read from it: escapes and exponents name others."""
+    match value:
+        case str():
+            return not any("\ud800" <= letter <= "\udfff" for letter in value)
+        case float():
+            return math.isfinite(value)
+        case dict():
+            return room > 0 and all(_sendable(key) and _sendable(value[key], room - 1) for key in value)
+        case list():
+            return room > 0 and all(_sendable(item, room - 1) for item in value)
+        case _:
+            return True
 
 
 def plain(value: object) -> Any:
