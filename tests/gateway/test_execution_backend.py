@@ -3,9 +3,9 @@
 Criterion 2 is two rows: 2a is the projection over gRPC, 2b the same at a web edge.
 """
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,10 +13,10 @@ import pytest
 from tests.support import noop_gateway
 from tests.support.client import connected, finished, kinds
 from tests.support.gateway import RunningGateway
-from tests.support.model_server import KEY, PROTOCOLS, Call, Expect, ModelServer, Request, Step
-from tests.support.model_server.gateway import VARIABLE, write
+from tests.support.model_server import PROTOCOLS, Call, Expect, ModelServer, Request, Step
+from tests.support.model_server.gateway import write
+from tests.support.nursery import ForkedGateway, Nursery
 from tests.support.questions import asked, ended
-from tests.support.repository import ROOT
 from tyrum.chat.v1 import event_pb2
 from tyrum_gateway.domain.prompt import WINDOW
 from tyrum_gateway.models.rendering import EARLIER
@@ -30,18 +30,39 @@ EVENTS_OF_A_TEXT_TURN = 3
 both = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
-@contextmanager
-def native(directory: Path, server: ModelServer, protocol: str) -> Iterator[RunningGateway]:
-    """Run a gateway without any standing rule, its model the scenario `go`."""
-    config = write(directory, server, protocol, "go", rules="      []")
-    launcher = (sys.executable, noop_gateway.__file__)
-    environment = {VARIABLE: KEY, "PYTHONPATH": str(ROOT)}
-    gateway = RunningGateway(directory / "state", config, environment, launcher=launcher)
+@pytest.fixture(scope="module")
+def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    """Where the gateways of these tests come from."""
+    nursery = Nursery(noop_gateway.__name__, tmp_path_factory.mktemp("nursery"))
     try:
-        gateway.start()
-        yield gateway
+        yield nursery
     finally:
-        gateway.kill()
+        nursery.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """How a test runs a gateway without any standing rule, its model the scenario `go`."""
+
+    directory: Path
+    nursery: Nursery
+
+    @contextmanager
+    def gateway(self, server: ModelServer, protocol: str) -> Iterator[RunningGateway]:
+        """Run it."""
+        config = write(self.directory, server, protocol, "go", rules="      []")
+        gateway = ForkedGateway(self.directory / "state", config, nursery=self.nursery)
+        try:
+            gateway.start()
+            yield gateway
+        finally:
+            gateway.kill()
+
+
+@pytest.fixture
+def native(tmp_path: Path, nursery: Nursery) -> Native:
+    """Run gateways in the test's own directory."""
+    return Native(tmp_path, nursery)
 
 
 def noted(gateway: RunningGateway) -> int:
@@ -51,11 +72,11 @@ def noted(gateway: RunningGateway) -> int:
 
 
 @both
-async def test_1_a_text_turn_is_in_the_transcript(tmp_path: Path, protocol: str) -> None:
+async def test_1_a_text_turn_is_in_the_transcript(native: Native, protocol: str) -> None:
     """Criterion 1: the reply to a prompt is persisted in the transcript, and is there after a crash."""
     async with ModelServer() as server:
         server.play("go", Step(text=("A repl", "y."), expect=Expect(contains=("a prompt",))))
-        with native(tmp_path, server, protocol) as gateway:
+        with native.gateway(server, protocol) as gateway:
             async with connected(gateway) as client:
                 accepted, _ = await client.turn("a prompt")
             gateway.restart()
@@ -65,11 +86,11 @@ async def test_1_a_text_turn_is_in_the_transcript(tmp_path: Path, protocol: str)
     assert events[1].assistant_message.text == "A reply."
 
 
-async def test_2a_partial_output_and_tool_activity_are_streamed(tmp_path: Path) -> None:
+async def test_2a_partial_output_and_tool_activity_are_streamed(native: Native) -> None:
     """Criterion 2a: text is seen while the model still speaks, and every change of a call is a notice."""
     async with ModelServer() as server:
         server.play("go", Step(text=("Half a",), calls=(NOTE,), barrier="spoken"), Step(text=("Done.",)))
-        with native(tmp_path, server, "openai") as gateway:
+        with native.gateway(server, "openai") as gateway:
             async with connected(gateway) as client:
                 seen: list[str] = []
                 async for item in client.send("a prompt"):
@@ -107,12 +128,12 @@ def test_2b_at_a_web_edge() -> None:
 
 @both
 @pytest.mark.parametrize("approve", [True, False])
-async def test_3_a_call_waits_for_its_approval(tmp_path: Path, protocol: str, approve: bool) -> None:
+async def test_3_a_call_waits_for_its_approval(native: Native, protocol: str, approve: bool) -> None:
     """Criterion 3: the call pauses; approving resumes it, denying reaches the model with its reason."""
     told = Expect(result=("exit code 0",) if approve else ("not on my watch",))
     async with ModelServer() as server:
         server.play("go", Step(calls=(NOTE,)), Step(text=("I see.",), expect=told))
-        with native(tmp_path, server, protocol) as gateway:
+        with native.gateway(server, protocol) as gateway:
             async with connected(gateway) as client:
                 question = await asked(client, "a prompt")
                 assert noted(gateway) == 0
@@ -121,11 +142,11 @@ async def test_3_a_call_waits_for_its_approval(tmp_path: Path, protocol: str, ap
                 assert noted(gateway) == approve
 
 
-async def test_4_the_transcript_needs_nothing_of_the_backend(tmp_path: Path) -> None:
+async def test_4_the_transcript_needs_nothing_of_the_backend(native: Native) -> None:
     """Criterion 4: the history is whole without the providers' files; `native` itself keeps none."""
     async with ModelServer() as server:
         server.play("go", Step(calls=(LOOK,)), Step(text=("Done.",)), Step(text=("More.",)))
-        with native(tmp_path, server, "openai") as gateway:
+        with native.gateway(server, "openai") as gateway:
             async with connected(gateway) as client:
                 accepted, _ = await client.turn("a prompt")
                 before = await client.events(accepted.conversation_id)
@@ -138,7 +159,7 @@ async def test_4_the_transcript_needs_nothing_of_the_backend(tmp_path: Path) -> 
 
 
 @both
-async def test_5_a_fresh_context_is_seeded_from_the_checkpoint(tmp_path: Path, protocol: str) -> None:
+async def test_5_a_fresh_context_is_seeded_from_the_checkpoint(native: Native, protocol: str) -> None:
     """Criterion 5: messages continue one context; what the window has lost comes by the checkpoint only."""
     turns = WINDOW // EVENTS_OF_A_TEXT_TURN + 1
     continued = Step(text=("Noted.",), expect=Expect(contains=(FACT, "message 0")))
@@ -152,7 +173,7 @@ async def test_5_a_fresh_context_is_seeded_from_the_checkpoint(tmp_path: Path, p
         steps = [Step(text=("Noted.",)), continued, *(Step(text=("Noted.",)) for _ in range(turns - 1))]
         last = Step(text=("Okonkwo.",), expect=Expect(check=only_by_checkpoint))
         server.play("go", *steps, last)
-        with native(tmp_path, server, protocol) as gateway:
+        with native.gateway(server, protocol) as gateway:
             async with connected(gateway) as client:
                 conversation = (await client.turn(FACT))[0].conversation_id
                 for number in range(turns):
@@ -166,7 +187,7 @@ async def test_5_a_fresh_context_is_seeded_from_the_checkpoint(tmp_path: Path, p
         assert events[-1].turn_finished.state == event_pb2.TURN_STATE_COMPLETED
 
 
-async def test_6_all_tools_and_no_more_under_policy(tmp_path: Path) -> None:
+async def test_6_all_tools_and_no_more_under_policy(native: Native) -> None:
     """Criterion 6: the kernel's list of tools is what the model gets; what changes state waits for its
     approval, its denial is a message, and what only reads is recorded though nobody was asked.
     """
@@ -177,7 +198,7 @@ async def test_6_all_tools_and_no_more_under_policy(tmp_path: Path) -> None:
             Step(calls=(LOOK, NOTE), expect=offered),
             Step(text=("Done.",), expect=Expect(tools=TOOLS, result=("denied by",))),
         )
-        with native(tmp_path, server, "openai") as gateway:
+        with native.gateway(server, "openai") as gateway:
             async with connected(gateway) as client:
                 question = await asked(client, "a prompt")
                 assert noted(gateway) == 0

@@ -1,28 +1,29 @@
 """A gateway with a read-only tool, `bench.noop`, beside its own; composed for tests only.
 
-Run as `python noop_gateway.py --state-dir DIR --config FILE`.
+It comes from a nursery, which has imported the libraries of models behind HTTP.
 """
 
-import argparse
 import asyncio
 import os
 from pathlib import Path
 
+import anthropic  # noqa: F401 - imported before the fork
+import openai  # noqa: F401
+
 from benchmarks.noop import NAME, NoopTool
+from tests.support.model_server import KEY
+from tests.support.model_server.gateway import VARIABLE
+from tests.support.nursery import nurse
 from tyrum_gateway.bootstrap import Seams, serve
 from tyrum_gateway.config import load_settings
 
 
-def main() -> None:
+def run(state_dir: Path, config: Path) -> None:
     """Serve until SIGTERM."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--state-dir", type=Path, required=True)
-    parser.add_argument("--config", type=Path, required=True)
-    chosen = parser.parse_args()
-    settings = load_settings(chosen.config, environment=os.environ, state_dir=chosen.state_dir)
+    settings = load_settings(config, environment=os.environ | {VARIABLE: KEY}, state_dir=state_dir)
     seams = Seams(tools={NAME: NoopTool()})
     asyncio.run(serve(settings, version="test", ready=lambda _: None, seams=seams))
 
 
 if __name__ == "__main__":
-    main()
+    nurse(run)
