@@ -98,9 +98,9 @@ class PrincipalDesk:
         )
         account = await self._store.set_roles(before.principal_id, roles, self._clock.now(), audit)
         self._identity.forget()
-        if before.roles - roles:
-            cause = NotAuthorized("your roles have changed: call again")
-            self._sessions.end(account.principal_id, cause)
+        # By the roles each stream was opened with: what was read before may have changed since.
+        cause = NotAuthorized("your roles have changed: call again")
+        self._sessions.demote(account.principal_id, account.roles, cause)
         log.info("principal_roles_set", principal=account.principal_id, by=caller.principal_id)
         return account
 

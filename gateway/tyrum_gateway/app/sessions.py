@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from tyrum_gateway.domain.errors import NotAuthenticated, TyrumError
 from tyrum_gateway.domain.ids import PrincipalId, TokenId
 from tyrum_gateway.domain.ports import Clock
-from tyrum_gateway.domain.principal import Principal
+from tyrum_gateway.domain.principal import Principal, Role
 
 _EXPIRED = "the bearer token is not valid any more"
 
@@ -21,6 +21,7 @@ class _Session:
 
     def __init__(self, principal: Principal, scope: asyncio.Timeout) -> None:
         self.token_id = principal.token_id
+        self.roles = principal.roles
         self.cause: TyrumError = NotAuthenticated(_EXPIRED)
         self._scope = scope
 
@@ -73,4 +74,10 @@ class Sessions:
         """End the streams of a principal, or only those that were opened with one token."""
         for session in self._open.get(principal_id, ()):
             if token_id is None or session.token_id == token_id:
+                session.end(cause)
+
+    def demote(self, principal_id: PrincipalId, roles: frozenset[Role], cause: TyrumError) -> None:
+        """End the streams of a principal that were opened with a role that it has no more."""
+        for session in self._open.get(principal_id, ()):
+            if session.roles - roles:
                 session.end(cause)

@@ -6,6 +6,7 @@ can still authenticate; a token that was revoked never works again.
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy import ColumnElement, bindparam, func, literal_column, select
@@ -109,6 +110,8 @@ def set_roles(
         return account
     _SET_ROLES.run(connection, {"principal": principal_id, "new_roles": canonical_json(sorted(roles))})
     _require_administrator(connection, now)
+    # As they are in this very transaction: whoever asked has read them earlier.
+    audit = replace(audit, details={**audit.details, "former": sorted(account.roles)})
     append_audit(connection, (audit,), now)
     return _account(connection, principal_id)
 
