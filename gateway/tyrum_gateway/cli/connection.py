@@ -252,11 +252,13 @@ def _no_answer(target: Target) -> Unreachable:
     if target.tls is not None:
         return Unreachable(
             f"no gateway answers at `{target.address}` with a certificate that --ca vouches for",
-            hint="check address and --ca; it may ask for a client certificate: --client-cert, --client-key",
+            hint="check that it listens there, that --ca is its authority and that its certificate names the "
+            "host; it may ask for a client certificate: --client-cert, --client-key",
         )
     return Unreachable(
         f"no gateway answers at `{target.address}`",
-        hint=f"start one: tyrum serve{state_dir_option(target.state_dir)}",
+        hint=f"start one: tyrum serve{state_dir_option(target.state_dir)}"
+        + ("" if target.address.startswith("unix:") else "; if it speaks TLS there: --ca FILE"),
     )
 
 

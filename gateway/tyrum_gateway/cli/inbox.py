@@ -127,6 +127,9 @@ def _print(approval: Approval, output: Format) -> None:
         by = f" by {resolver(approval)}" if approval.resolved_by else ""
         say(f"{approval.approval_id} {outcome_word(approval)}{by}")
         if approval.override_id:
-            note(f"permitted for good; to end that: tyrum policy overrides revoke {approval.override_id}")
+            note(
+                "calls like it are permitted until it ends (tyrum policy overrides list); to end it now: "
+                f"tyrum policy overrides revoke {approval.override_id}"
+            )
     else:
         emit(as_json(approval), output)
