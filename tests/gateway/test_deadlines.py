@@ -188,9 +188,11 @@ async def test_work_that_never_lets_go_does_not_hold_the_end(gateway: RunningGat
         await client.until(conversation, "turn_finished")
     process = gateway.process
     assert process is not None
-    for _ in range(2):
-        process.send_signal(signal.SIGTERM)
-        await asyncio.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(DEADLINE):
+        while '"draining"' not in gateway.log:  # noqa: ASYNC110 - in a file
+            await asyncio.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
     assert await asyncio.to_thread(process.wait, DEADLINE) == 0
     assert not let_go(gateway, "stubborn model 2")
     gateway.start()

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage.builders import begin, call, end, finish, message, new, now, running
+from tests.support import toolchain
 from tyrum_gateway.app import audit_heads
 from tyrum_gateway.app.audit_heads import HeadKeeper
 from tyrum_gateway.bootstrap.evidence import Anchor
@@ -339,8 +340,8 @@ def test_a_line_that_a_crash_cut_off_counts_as_none(tmp_path: Path) -> None:
         file.last()
 
 
-def test_the_key_is_private_and_openssl_checks_its_signatures(tmp_path: Path) -> None:
-    """The private key has mode 600, is kept over starts, and openssl verifies what it signs with the PEM."""
+def test_the_key_is_private_and_its_signatures_cannot_be_moved(tmp_path: Path) -> None:
+    """The private key has mode 600 and is kept over starts; a signature fits its own head only."""
     key = SigningKey.prepare(tmp_path / "audit")
     assert stat.S_IMODE((tmp_path / "audit/key").stat().st_mode) == 0o600
     assert SigningKey.prepare(tmp_path / "audit").public.key_id == key.public.key_id
@@ -357,12 +358,24 @@ def test_the_key_is_private_and_openssl_checks_its_signatures(tmp_path: Path) ->
         SigningKey.prepare(tmp_path / "other").sign(sequence=3, row="sha256:ff", at=5),
     ):
         assert not public.authentic(forged)
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        pytest.skip("openssl is not installed")
+
+
+@pytest.mark.toolchain
+def test_openssl_checks_the_signatures(tmp_path: Path) -> None:
+    """Who does not trust this project verifies a head by the PEM, with a tool of their own."""
+    openssl = toolchain.require("openssl")
+    head = SigningKey.prepare(tmp_path / "audit").sign(sequence=3, row="sha256:ff", at=5)
     (tmp_path / "signature").write_bytes(base64.b64decode(head.signature))
     (tmp_path / "covered").write_bytes(signed_bytes(sequence=3, row="sha256:ff", at=5, key_id=head.key_id))
-    command = [openssl, "pkeyutl", "-verify", "-pubin", "-inkey", str(tmp_path / "audit/key.pub"), "-rawin"]
+    command = [
+        str(openssl),
+        "pkeyutl",
+        "-verify",
+        "-pubin",
+        "-inkey",
+        str(tmp_path / "audit/key.pub"),
+        "-rawin",
+    ]
     command += ["-sigfile", str(tmp_path / "signature"), "-in", str(tmp_path / "covered")]
     run = subprocess.run(command, capture_output=True, timeout=30, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
