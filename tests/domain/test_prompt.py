@@ -10,6 +10,7 @@ from tests.domain.samples import ALICE, NOW, SLOW, fresh
 from tyrum_gateway.domain.checkpoint import Checkpoint
 from tyrum_gateway.domain.ids import CallId, ConversationId, TurnId
 from tyrum_gateway.domain.model import AssistantStep, Prompt, ToolOutput, ToolSchema, UserText
+from tyrum_gateway.domain.past_turn import past_turns
 from tyrum_gateway.domain.ports import Window
 from tyrum_gateway.domain.prompt import KERNEL_INSTRUCTIONS, assemble
 from tyrum_gateway.domain.states import CallState, TurnState
@@ -37,7 +38,9 @@ def build(own: tuple[Event, ...], earlier: tuple[Event, ...] = (), **window: Any
     values = {"checkpoint": Checkpoint(3, "Turn 3\nuser: old"), "complete": True, **window}
     tools = [ToolSchema("b", "", {}), ToolSchema("a", "", {})]
     return assemble(
-        operator_instructions="Be brief.", window=Window(earlier=earlier, own=own, **values), tools=tools
+        operator_instructions="Be brief.",
+        window=Window(earlier=past_turns(earlier), own=own, **values),
+        tools=tools,
     )
 
 

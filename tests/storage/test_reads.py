@@ -49,13 +49,13 @@ async def test_a_window_is_what_the_prompt_needs(store: SqliteStore) -> None:
     turn, (said,) = await store.commit(say(turn, "own"))
     everything = list(await store.events(turn.conversation_id, 0, 100))
     window = await store.window(turn, 3)
-    assert list(window.earlier) == everything[4:7]
+    assert [event for past in window.earlier for event in past.events] == everything[4:7]
     assert not window.complete
     assert [event.turn_id for event in window.own] == [turn.turn_id] * 2
     assert window.own[-1] == said
     assert window.checkpoint == Checkpoint(1, "Turn 1")
     whole = await store.window(turn, 7)
-    assert list(whole.earlier) == everything[:7]
+    assert [event for past in whole.earlier for event in past.events] == everything[:7]
     assert whole.complete
     assert not (await store.window(turn, 6)).complete
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from tyrum_gateway.domain.checkpoint import Checkpoint
 from tyrum_gateway.domain.ids import ConversationId, TurnId
+from tyrum_gateway.domain.past_turn import newest, past_turn
 from tyrum_gateway.domain.ports import Store, Window
 from tyrum_gateway.domain.prompt import WINDOW
 from tyrum_gateway.domain.transcript import Event
@@ -59,7 +60,7 @@ class Pasts:
         # A queued turn that was cancelled meanwhile has changed the checkpoint: then it may be an old one.
         if self._reading.get(turn.conversation_id) is reading:
             del self._reading[turn.conversation_id]
-            characters = _characters(window.earlier, window.own)
+            characters = sum(past.characters for past in window.earlier) + _characters(window.own)
             self._remember(turn.conversation_id, _Known(turn.number, turn.version, window, characters))
         return window
 
@@ -103,9 +104,11 @@ class Pasts:
             characters = known.characters + _characters(events)
             self._remember(turn.conversation_id, _Known(turn.number, turn.version, window, characters))
             return
-        both = (*window.earlier, *window.own)
-        rested = Window(checkpoint, both[-WINDOW:], window.complete and len(both) <= WINDOW, ())
-        self._remember(turn.conversation_id, _Known(turn.number + 1, 0, rested, _characters(rested.earlier)))
+        told = (*window.earlier, past_turn(window.own))
+        complete = window.complete and sum(len(past.events) for past in told) <= WINDOW
+        rested = Window(checkpoint, newest(told, WINDOW), complete, ())
+        characters = sum(past.characters for past in rested.earlier)
+        self._remember(turn.conversation_id, _Known(turn.number + 1, 0, rested, characters))
 
     def _of(self, turn: Turn) -> _Known | None:
         known = self._known.get(turn.conversation_id)
@@ -127,5 +130,5 @@ def _begun(known: _Known, message: Event) -> _Known:
     return _Known(known.number, _ACCEPTED, window, known.characters + message.characters)
 
 
-def _characters(*parts: Sequence[Event]) -> int:
-    return sum(event.characters for part in parts for event in part)
+def _characters(events: Sequence[Event]) -> int:
+    return sum(event.characters for event in events)

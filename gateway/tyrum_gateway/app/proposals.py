@@ -17,7 +17,6 @@ from tyrum_gateway.domain.model import CallRequest
 from tyrum_gateway.domain.policy import Decision, Override, Provenance, Target, Verdict, evaluate
 from tyrum_gateway.domain.ports import Clock, Ids
 from tyrum_gateway.domain.tool import Prepared, Rejected
-from tyrum_gateway.domain.transcript import ToolCallFinished
 from tyrum_gateway.domain.turn import Call, Turn
 from tyrum_gateway.domain.turn_events import ProposedCall
 
@@ -174,7 +173,7 @@ class Proposals:
         if turn.step > 1:
             return Provenance.UNTRUSTED
         window = await self._pasts.window(turn)
-        read = any(isinstance(event.payload, ToolCallFinished) for event in window.earlier)
+        read = any(past.used_tools for past in window.earlier)
         return Provenance.UNTRUSTED if read or not window.complete else Provenance.TRUSTED
 
     def _question(self, turn: Turn, call_id: CallId, prepared: Prepared, verdict: Verdict) -> Approval:

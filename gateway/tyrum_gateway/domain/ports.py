@@ -22,6 +22,7 @@ from tyrum_gateway.domain.ids import (
     TurnId,
 )
 from tyrum_gateway.domain.override import Override
+from tyrum_gateway.domain.past_turn import PastTurn
 from tyrum_gateway.domain.principal import Principal
 from tyrum_gateway.domain.transcript import Event
 from tyrum_gateway.domain.turn import Turn
@@ -50,8 +51,8 @@ class Window:
     """What one attempt's prompt is built from."""
 
     checkpoint: Checkpoint
-    earlier: tuple[Event, ...]
-    """Newest events of earlier turns, in order."""
+    earlier: tuple[PastTurn, ...]
+    """Newest events of earlier turns, turn by turn."""
     complete: bool
     """Whether `earlier` reaches back to the first event."""
     own: tuple[Event, ...]
@@ -115,7 +116,8 @@ class Store(Protocol):
 
         Raises:
             RequestIdReused: The principal used the request id for another text or conversation.
-            QuotaExceeded: The conversation has `max_queued` unfinished turns.
+            QuotaExceeded: The conversation has `max_queued` unfinished turns, or the principal
+                `max_unfinished`.
             NotFound: The conversation does not exist.
         """
         ...

@@ -18,6 +18,7 @@ from tyrum_gateway.domain.checkpoint import Checkpoint
 from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Commit, Conversation
 from tyrum_gateway.domain.errors import NotFound
 from tyrum_gateway.domain.ids import ApprovalId, BindingId, ConversationId, PrincipalId, TurnId
+from tyrum_gateway.domain.past_turn import past_turns
 from tyrum_gateway.domain.ports import BoundOperation, OverrideStore, Store, TurnView, Window
 from tyrum_gateway.domain.principal import Principal
 from tyrum_gateway.domain.run import RunLog
@@ -170,7 +171,7 @@ class SqliteStore(Store):
         checkpoint = Checkpoint()
         if checkpoints:
             checkpoint = Checkpoint(checkpoints[0]["through_turn"], checkpoints[0]["summary"])
-        return Window(checkpoint, earlier, complete, own)
+        return Window(checkpoint, past_turns(earlier), complete, own)
 
     async def events(self, conversation_id: ConversationId, after: int, limit: int) -> Sequence[Event]:
         """See `Store.events`."""
