@@ -90,7 +90,7 @@ class Place:
             "LANG": "C.UTF-8",
             **job.get("env", {}),
         }
-        argv = ["bash", "--noprofile", "--norc", "-c", job["text"].encode()]
+        argv = ["bash", "--noprofile", "--norc", "-c", "--", job["text"].encode()]
         self._child = os.fork()
         if self._child == 0:
             try:

@@ -238,7 +238,7 @@ async def test_shell_text_runs_in_the_operators_bash(place: Bench) -> None:
     prepared = await place.shell("ls | wc -l")
     assert prepared.run is not None
     assert prepared.run.program.path == real("/usr/bin/bash")
-    assert prepared.run.argv == ("bash", "--noprofile", "--norc", "-c", "ls | wc -l")
+    assert prepared.run.argv == ("bash", "--noprofile", "--norc", "-c", "--", "ls | wc -l")
     assert (prepared.target.program, prepared.target.argv) == (None, ())
     assert prepared.target.shell == "ls | wc -l"
 
@@ -294,7 +294,7 @@ async def test_subject_holds_everything_that_determines_the_effect(place: Bench)
         {"argv": ["true"], "stdin": "x"},
         {"argv": ["true"], "timeout_ms": 10},
         {"shell": "true"},
-        {"argv": ["bash", "--noprofile", "--norc", "-c", "true"]},
+        {"argv": ["bash", "--noprofile", "--norc", "-c", "--", "true"]},
     ]
     digests = [(await place.prepare(**variant)).subject.digest for variant in variants]
     assert len(set(digests)) == len(variants)

@@ -43,7 +43,7 @@ async def test_a_list_is_fixed_with_all_its_programs_and_files(place: Bench) -> 
     (place.workspace / "f").write_text("x", encoding="utf-8")
     prepared = await place.shell("first f | second; first")
     assert prepared.run is not None
-    assert prepared.run.argv[-2:] == ("-c", "first f | second; first")
+    assert prepared.run.argv[-2:] == ("--", "first f | second; first")
     assert [(item.path, item.sha256) for item in prepared.run.operands] == [
         (str(first), sha256(first)),
         (str(second), sha256(second)),
@@ -100,6 +100,16 @@ async def test_a_list_really_runs(real: Bench) -> None:
     assert result.state is CallState.SUCCEEDED
     assert result.process is not None
     assert result.process.stdout.head.decode().split() == ["2", "yes", "end"]
+
+
+@pytest.mark.parametrize("word", ["-x", "+e", "-", "+", "--", "-c", "--rcfile", "-o"])
+async def test_text_that_begins_like_an_option_is_run_as_text(real: Bench, word: str) -> None:
+    """Bash looks for a command of that name, instead of obeying or refusing its own option."""
+    result = await run(real, {"shell": f"{word} errexit; echo $0 $# $-"})
+    assert result.process is not None
+    assert f": {word}: command not found" in result.process.stderr.head.decode()
+    # Name, no parameters, and the flags that bash has anyway when it runs a text.
+    assert result.process.stdout.head == b"bash 0 hBc\n"
 
 
 @pytest.mark.parametrize("changed", ["first", "second"])

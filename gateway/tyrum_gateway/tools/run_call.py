@@ -14,7 +14,8 @@ from tyrum_gateway.tools.run_arguments import RunArguments
 from tyrum_gateway.tools.strict_json import ArgumentProblem, shown
 
 NAME = "process.run"
-SHELL_ARGUMENTS = ("bash", "--noprofile", "--norc", "-c")
+SHELL_ARGUMENTS = ("bash", "--noprofile", "--norc", "-c", "--")
+"""What runs a text that follows: after `--` one that begins with `-` or `+` is no option of bash."""
 
 
 @dataclass(frozen=True, slots=True)
