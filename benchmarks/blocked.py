@@ -34,7 +34,7 @@ _MIB = 1024 * 1024
 @asynccontextmanager
 async def gateway_with_question(directory: Path) -> AsyncIterator[tuple[RunningGateway, str]]:
     """A gateway that has been killed with one waiting turn, and its approval."""
-    gateway = RunningGateway(directory / "state", configs.write(directory))
+    gateway = RunningGateway(directory / "state", configs.write(directory, more=blocked.PERMITTED))
     try:
         gateway.start()
         async with connected(gateway) as client:
@@ -55,7 +55,7 @@ async def written(gateway: RunningGateway, like: str, lasts: timedelta) -> None:
 async def waiting(report: Report, directory: Path) -> None:
     """Tasks and memory before and after so many real turns have asked, then a start with all of them."""
     report.section(f"{TURNS} turns that wait for an approval")
-    gateway = RunningGateway(directory / "state", configs.write(directory))
+    gateway = RunningGateway(directory / "state", configs.write(directory, more=blocked.PERMITTED))
     gateway.launcher = (sys.executable, observed_gateway.__file__)
     try:
         begun = time.perf_counter()

@@ -38,7 +38,7 @@ async def write(database: Path, events: int, token_sha256: str, early: str = SAI
         for number in range(turns):
             turn = Turn(ids.new(TurnId), conversation, owner, TurnState.QUEUED, now)
             accepted = await store.accept(
-                Acceptance(turn, number == 0, "earlier", f"{conversation}-{number}", "history", 16, ())
+                Acceptance(turn, number == 0, "earlier", f"{conversation}-{number}", "history", 16, 256, ())
             )
             text = early if number < turns - LATE else SAID
             said = tuple(AssistantMessage(step, 1, text) for step in range(1, PER_TURN - 1))

@@ -29,6 +29,7 @@ LIMITS = EngineLimits(
     turn_time=timedelta(seconds=PATIENCE),
     approval_expiry=timedelta(hours=1),
     queued_per_conversation=16,
+    unfinished_per_principal=256,
     concurrent_turns=2,
 )
 

@@ -26,6 +26,7 @@ def test_the_smallest_file_has_every_default(tmp_path: Path) -> None:
     assert (settings.listen.unix, settings.listen.tcp) == (None, None)
     assert settings.approval_expiry == timedelta(hours=24)
     assert settings.limits.queued_per_conversation == 16
+    assert settings.limits.unfinished_turns_per_principal == 256
 
 
 def test_values_arrive_parsed(tmp_path: Path) -> None:

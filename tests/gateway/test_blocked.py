@@ -25,7 +25,7 @@ pytestmark = pytest.mark.timeout(180)
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[RunningGateway]:
     """A gateway that can be observed, not started yet."""
-    gateway = RunningGateway(tmp_path / "state", configs.write(tmp_path))
+    gateway = RunningGateway(tmp_path / "state", configs.write(tmp_path, more=blocked.PERMITTED))
     gateway.launcher = (sys.executable, observed_gateway.__file__)
     yield gateway
     gateway.kill()

@@ -45,6 +45,7 @@ LIMITS = EngineLimits(
     turn_time=timedelta(seconds=30),
     approval_expiry=timedelta(hours=1),
     queued_per_conversation=4,
+    unfinished_per_principal=256,
     concurrent_turns=4,
 )
 

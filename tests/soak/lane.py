@@ -258,5 +258,5 @@ class Lane:
             self._directory,
             rules=RULES.format(programs=programs, allowed=ALLOWED, barred=BARRED),
             profile=f"path: [{programs}, /usr/bin, /bin]",
-            more="limits: {attempts_per_step: 10}",
+            more="limits: {attempts_per_step: 10, unfinished_turns_per_principal: 100000}",
         )

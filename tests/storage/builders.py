@@ -52,6 +52,7 @@ def message(
     request_id: str | None = None,
     conversation_id: ConversationId | None = None,
     max_queued: int = 16,
+    max_unfinished: int = 1000,
     principal_id: PrincipalId = PRINCIPAL,
 ) -> Acceptance:
     """Make a message, in a new conversation unless one is given."""
@@ -63,6 +64,7 @@ def message(
         request_id=request_id or secrets.token_hex(8),
         title="a title",
         max_queued=max_queued,
+        max_unfinished=max_unfinished,
         audit=(AuditEntry("turn.accepted", principal_id, turn.turn_id, {"length": len(text)}),),
     )
 

@@ -68,6 +68,25 @@ async def test_unfinished_turns_are_bounded(store: SqliteStore) -> None:
     assert (await store.accept(refused)).turn.number == 3
 
 
+async def test_unfinished_turns_of_a_principal_are_bounded_in_all_conversations(store: SqliteStore) -> None:
+    """One principal cannot fill the gateway: its turns count wherever they are, until they end."""
+    sent = message(max_unfinished=2)
+    first = await store.accept(sent)
+    await store.accept(message(max_unfinished=2))
+    refused = message(max_unfinished=2, request_id="late")
+    same = replace(message(conversation_id=first.conversation_id), max_unfinished=2)
+    for one in (refused, same):
+        with pytest.raises(QuotaExceeded, match=r"2 unfinished turns.*`limits.unfinished_turns_"):
+            await store.accept(one)
+    assert len(await store.conversations(None, None, 10)) == 2
+    assert (await store.conversation(first.conversation_id)).last_sequence == 1
+    await store.accept(message(max_unfinished=2, principal_id=new(PrincipalId)))
+    assert await store.accept(sent) == first, "a repeat is no further turn"
+    turn, _ = await store.commit(claim(first.turn))
+    await store.commit(finish(turn))
+    assert (await store.accept(refused)).turn.number == 1
+
+
 async def test_a_message_needs_its_conversation(store: SqliteStore) -> None:
     """A message to a conversation that does not exist is refused."""
     unknown = new(ConversationId)

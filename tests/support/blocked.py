@@ -22,6 +22,9 @@ from tyrum_gateway.domain.turn_events import Claimed, ProposedCall, StepGenerate
 from tyrum_gateway.domain.turn_machine import advance
 from tyrum_gateway.storage import SqliteStore
 
+PERMITTED = "limits: {unfinished_turns_per_principal: 100000}"
+"""For the configuration of a gateway that is sent messages while so many turns of one principal wait."""
+
 _TOGETHER = 64
 _LIMITS = TurnLimits(steps=8, attempts=3)
 
@@ -54,7 +57,7 @@ async def write(database: Path, number: int, *, like: str, text: str, lasts: tim
 async def _ask(store: SqliteStore, model: Approval, arguments: str, text: str, lasts: timedelta) -> str:
     now = datetime.now(UTC)
     opened = Turn(_new(TurnId), _new(ConversationId), model.requested_by, TurnState.QUEUED, now)
-    accepted = await store.accept(Acceptance(opened, True, text, opened.turn_id, text, 16, ()))
+    accepted = await store.accept(Acceptance(opened, True, text, opened.turn_id, text, 16, 1_000_000, ()))
     approval = replace(
         model,
         approval_id=_new(ApprovalId),
@@ -66,7 +69,7 @@ async def _ask(store: SqliteStore, model: Approval, arguments: str, text: str, l
     )
     asks = Verdict(Decision.REQUIRE_APPROVAL, model.rule_id, "", "sha256:0", model.target)
     proposed = ProposedCall(approval.call_id, model.tool, arguments, asks, "", approval)
-    claimed = advance(accepted.turn, Claimed(), _LIMITS)
+    claimed = advance(accepted.turn, Claimed(now), _LIMITS)
     asked = advance(claimed.turn, StepGenerated(1, 1, "", (proposed,)), _LIMITS)
     await store.commit(fold(asked.turn, (*claimed.effects, *asked.effects), at=now))
     return str(approval.approval_id)

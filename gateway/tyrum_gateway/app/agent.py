@@ -22,6 +22,8 @@ class EngineLimits:
     approval_expiry: timedelta
     queued_per_conversation: int
     """Unfinished turns a conversation may have."""
+    unfinished_per_principal: int
+    """Unfinished turns a principal may have in all conversations, those that wait for approval included."""
     concurrent_turns: int
     """Turns worked on at the same time; waiting turns do not count."""
 

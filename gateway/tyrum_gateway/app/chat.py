@@ -71,7 +71,7 @@ class ChatDesk:
             Draining: The gateway is shutting down.
             NotFound: The conversation does not exist or is not visible.
             RequestIdReused: The request id was used for another message.
-            QuotaExceeded: Too many messages wait in the conversation.
+            QuotaExceeded: Too many messages wait in the conversation, or of the principal in all of them.
         """
         if self._draining:
             raise Draining("the gateway is shutting down: retry with the same request id")
@@ -91,6 +91,7 @@ class ChatDesk:
             request_id=request_id,
             title=_title(text),
             max_queued=self._limits.queued_per_conversation,
+            max_unfinished=self._limits.unfinished_per_principal,
             origin=self._origin,
             only_own=not principal.roles & _ACTS_FOR_ALL,
             audit=(

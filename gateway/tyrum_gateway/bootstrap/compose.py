@@ -228,5 +228,6 @@ def _limits(settings: Settings) -> EngineLimits:
         turn_time=limits.turn_time,
         approval_expiry=settings.approval_expiry,
         queued_per_conversation=limits.queued_per_conversation,
+        unfinished_per_principal=limits.unfinished_turns_per_principal,
         concurrent_turns=limits.concurrent_turns,
     )

@@ -220,6 +220,7 @@ def _settings(checked: CheckedFile, environment: AbstractMapping[str, str], stat
             turn_time=parse_duration(limits.turn_time),
             step_time=parse_duration(limits.step_time),
             queued_per_conversation=limits.queued_per_conversation,
+            unfinished_turns_per_principal=limits.unfinished_turns_per_principal,
             concurrent_turns=limits.concurrent_turns,
         ),
     )

@@ -337,6 +337,13 @@ class Limits(Section):
     queued_per_conversation: int = Field(
         default=16, ge=1, le=16, description="Messages that may wait in one conversation."
     )
+    unfinished_turns_per_principal: int = Field(
+        default=256,
+        ge=1,
+        le=1_000_000,
+        description="Turns without an end that one principal may have in all conversations, those that wait "
+        "for approval included; further messages are refused until one ends.",
+    )
     concurrent_turns: int = Field(
         default=64, ge=1, le=1024, description="Turns that run at once; others wait in their order."
     )

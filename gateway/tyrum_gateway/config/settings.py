@@ -142,6 +142,7 @@ class LimitSettings:
     step_time: timedelta
     """For one attempt."""
     queued_per_conversation: int
+    unfinished_turns_per_principal: int
     concurrent_turns: int
 
 

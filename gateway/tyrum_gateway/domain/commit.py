@@ -71,6 +71,8 @@ class Acceptance:
     """Used when the conversation is new."""
     max_queued: int
     """Unfinished turns the conversation may have, this one included."""
+    max_unfinished: int
+    """Unfinished turns its principal may have in all conversations, this one included."""
     audit: tuple[AuditEntry, ...]
     origin: Origin = Origin()
     only_own: bool = False

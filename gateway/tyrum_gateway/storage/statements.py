@@ -169,11 +169,22 @@ REQUEST = compiled(
     )
 )
 
+_counted = (
+    select(literal_column("1"))
+    .where(turns.c.principal_id == bindparam("principal"), turns.c.ended_at.is_(None))
+    .limit(_size)
+    .subquery()
+)
 COUNT_UNFINISHED = compiled(
-    select(func.count().label("unfinished")).where(
-        turns.c.conversation_id == bindparam("conversation"), turns.c.ended_at.is_(None)
+    select(
+        select(func.count())
+        .where(turns.c.conversation_id == bindparam("conversation"), turns.c.ended_at.is_(None))
+        .scalar_subquery()
+        .label("in_conversation"),
+        select(func.count()).select_from(_counted).scalar_subquery().label("of_principal"),
     )
 )
+"""Unfinished turns of a conversation, and of a principal anywhere, up to `size`."""
 
 PRINCIPAL_BY_NAME = compiled(
     select(principals.c.principal_id).where(principals.c.name == bindparam("wanted"))

@@ -86,12 +86,17 @@ turns = Table(
     _integer("input_tokens", default=_ZERO),
     _integer("output_tokens", default=_ZERO),
     _integer("usage_complete", default=_ONE),
+    _integer("lost", default=_ZERO),
+    _integer("working_since", null=True),
+    _integer("changed_at", null=True),
     UniqueConstraint("conversation_id", "number"),
     UniqueConstraint("principal_id", "request_id"),
     sqlite_strict=True,
 )
 # A turn has an end exactly when its state is final: what is unfinished is found without looking at the rest.
 Index("turns_unfinished", turns.c.conversation_id, turns.c.number, sqlite_where=turns.c.ended_at.is_(None))
+# With the end, so that they are counted without a look at the rows.
+Index("turns_unfinished_of", turns.c.principal_id, turns.c.ended_at, sqlite_where=turns.c.ended_at.is_(None))
 
 bindings = Table(
     "bindings",

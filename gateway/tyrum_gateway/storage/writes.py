@@ -40,7 +40,7 @@ def accept(connection: sqlite3.Connection, acceptance: Acceptance) -> Accepted:
 
     Raises:
         RequestIdReused: The principal used the request id for another text or conversation.
-        QuotaExceeded: The conversation has as many unfinished turns as it may have.
+        QuotaExceeded: The conversation or the principal has as many unfinished turns as it may have.
         NotFound: The conversation does not exist.
     """
     turn = acceptance.turn
@@ -63,7 +63,8 @@ def accept(connection: sqlite3.Connection, acceptance: Acceptance) -> Accepted:
         ).turn
         return Accepted(stored.conversation_id, stored, earlier["sequence"])
     number, sequence = _open(connection, acceptance)
-    turn = replace(turn, number=number, version=1)
+    _require_room(connection, acceptance)
+    turn = replace(turn, number=number, version=1, changed_at=turn.created_at)
     at = to_microseconds(turn.created_at)
     _run(
         connection,
@@ -91,6 +92,9 @@ def accept(connection: sqlite3.Connection, acceptance: Acceptance) -> Accepted:
             "input_tokens": 0,
             "output_tokens": 0,
             "usage_complete": 1,
+            "lost": 0,
+            "working_since": None,
+            "changed_at": at,
         },
     )
     message = UserMessage(acceptance.text, turn.principal_id)
@@ -121,6 +125,9 @@ def commit(connection: sqlite3.Connection, change: Commit) -> tuple[Turn, tuple[
             "new_input_tokens": turn.input_tokens,
             "new_output_tokens": turn.output_tokens,
             "new_usage_complete": int(turn.usage_complete),
+            "new_lost": turn.lost,
+            "new_working_since": None if turn.working_since is None else to_microseconds(turn.working_since),
+            "new_changed_at": at,
         },
     )
     if moved.rowcount != 1:
@@ -163,7 +170,7 @@ def commit(connection: sqlite3.Connection, change: Commit) -> tuple[Turn, tuple[
             },
         )
     append_audit(connection, change.audit, change.at)
-    return replace(turn, version=turn.version + 1), events
+    return replace(turn, version=turn.version + 1, changed_at=change.at), events
 
 
 def record(connection: sqlite3.Connection, entries: Sequence[AuditEntry], at: datetime) -> None:
@@ -189,17 +196,28 @@ def _open(connection: sqlite3.Connection, acceptance: Acceptance) -> tuple[int, 
             },
         )
         return 1, 1
-    conversation = {"conversation": turn.conversation_id}
-    taken = _run(connection, statements.OPEN_TURN, {**conversation, "at": at}).fetchone()
+    conversation = {"conversation": turn.conversation_id, "at": at}
+    taken = _run(connection, statements.OPEN_TURN, conversation).fetchone()
     if taken is None or (acceptance.only_own and taken["principal_id"] != turn.principal_id):
         raise NotFound("conversation", turn.conversation_id)
-    unfinished = _run(connection, statements.COUNT_UNFINISHED, conversation).fetchone()["unfinished"]
-    if unfinished >= acceptance.max_queued:
+    return taken["turn_count"], taken["last_sequence"]
+
+
+def _require_room(connection: sqlite3.Connection, acceptance: Acceptance) -> None:
+    turn, most = acceptance.turn, acceptance.max_unfinished
+    counted = {"conversation": turn.conversation_id, "principal": turn.principal_id, "size": most}
+    unfinished = _run(connection, statements.COUNT_UNFINISHED, counted).fetchone()
+    if unfinished["in_conversation"] >= acceptance.max_queued:
         raise QuotaExceeded(
-            f"the conversation has {unfinished} unfinished messages: wait for an answer",
+            f"the conversation has {unfinished['in_conversation']} unfinished messages: wait for an answer",
             conversation=turn.conversation_id,
         )
-    return taken["turn_count"], taken["last_sequence"]
+    if unfinished["of_principal"] >= most:
+        raise QuotaExceeded(
+            f"you have {most} unfinished turns, as many as `limits.unfinished_turns_per_principal` permits: "
+            "wait until one ends, answer what waits for approval, cancel some, or have the operator raise it",
+            principal=turn.principal_id,
+        )
 
 
 def _require_in_force(connection: sqlite3.Connection, override_id: OverrideId, at: int) -> None:

@@ -104,6 +104,7 @@ class ChatServiceServicer:
         condition                                | code               | reason            | what the caller does
         request id used for another message      | ALREADY_EXISTS     | REQUEST_ID_REUSED | choose a new id
         16 messages queued in the conversation   | RESOURCE_EXHAUSTED | QUOTA             | wait for a turn to end
+        sender has its limit of unfinished turns | RESOURCE_EXHAUSTED | QUOTA             | wait, answer or cancel
         gateway is shutting down                 | UNAVAILABLE        | DRAINING          | retry with the same request id
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
