@@ -184,7 +184,7 @@ async def test_operands_are_bounded_and_what_is_left_open_is_shown(place: Bench)
     names = [f"f{index:02}" for index in range(33)]
     for name in names:
         (place.workspace / name).write_text(name, encoding="utf-8")
-    prepared = await place.prepare(argv=["cat", *names, "big"])
+    prepared = await place.prepare(argv=["cat", *names[:9], *(f"--x={name}" for name in names[9:]), "-xbig"])
     assert prepared.run is not None
     assert len(prepared.run.operands) == 32
     left_open = json.loads(prepared.subject.json)["open_operands"]
@@ -313,7 +313,7 @@ async def test_summary_shows_what_will_run_and_hides_nothing(place: Bench) -> No
     }
     summary = (await place.prepare(**arguments)).subject.summary
     assert "arguments  printf 'a b' $'\\x1b[2Jgone\\x0d' $'right\\u202eleft' f '\\x1b'" in summary
-    assert "env        A=$'1\\x0a2'" in summary
+    assert "env          A=$'1\\x0a2'" in summary
     assert "HOME=" in summary
     assert "  | first" in summary
     assert "  $ $'sec\\x07ond'" in summary

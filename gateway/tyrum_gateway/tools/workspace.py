@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tyrum_gateway.domain.process import FileIdentity, WorkspaceIdentity
 from tyrum_gateway.tools.digests import Digests
+from tyrum_gateway.tools.operand_names import names_in
 from tyrum_gateway.tools.strict_json import ArgumentProblem, shown
 
 MAX_OPERANDS = 32
@@ -24,7 +25,7 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An argument that names a regular file."""
+    """A regular file that an argument names."""
 
     path: str
     """Absolute, without links."""
@@ -88,19 +89,19 @@ def checked_cwd(workspace: WorkspaceIdentity, cwd: str) -> str:
 
 
 def find_operands(workspace: WorkspaceIdentity, cwd: str, arguments: Sequence[str]) -> tuple[Operand, ...]:
-    """Find the arguments that name regular files, in order, each once; one behind a link is the file itself.
+    """Find the regular files that arguments name, in order, each once; one behind a link is the file itself.
 
     Raises:
         ArgumentProblem: The workspace was replaced.
     """
     found: dict[str, Operand] = {}
     with _opened_root(workspace) as root:
-        for argument in arguments:
-            walked = _relative(workspace, cwd, argument)
+        for name in dict.fromkeys(name for argument in arguments for name in names_in(argument)):
+            walked = _relative(workspace, cwd, name)
             if walked is not None and os.path.normpath(walked) in found:
                 continue
             operand = None if walked is None else _within(workspace, root, walked)
-            operand = operand or _behind_links(workspace, root, cwd, argument)
+            operand = operand or _behind_links(workspace, root, cwd, name)
             if operand is not None:
                 found.setdefault(operand.relative or operand.path, operand)
     return tuple(found.values())
