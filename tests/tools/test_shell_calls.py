@@ -55,7 +55,7 @@ async def test_a_list_is_fixed_with_all_its_programs_and_files(place: Bench) -> 
         (str(first), ("first",)),
     ]
     assert prepared.target.opaque == ""
-    assert f"starts     {first}  (content fixed, sha256 {sha256(first)[:12]}" in prepared.subject.summary
+    assert f"starts       {first}  (content fixed, sha256 {sha256(first)[:12]}" in prepared.subject.summary
     script(second, "#!/bin/sh\necho other\n")
     assert (await place.shell("first f | second; first")).subject.digest != prepared.subject.digest
 
@@ -65,7 +65,7 @@ async def test_a_program_of_the_workspace_is_fixed_and_left_to_humans(place: Ben
     own = script(place.workspace / "build")
     prepared = await place.shell("./build && ls")
     assert "`./build` lies in the workspace" in prepared.target.opaque
-    assert "unclear    `./build` lies in the workspace" in prepared.subject.summary
+    assert "unclear      `./build` lies in the workspace" in prepared.subject.summary
     assert prepared.run is not None
     assert (str(own), sha256(own)) in [(item.path, item.sha256) for item in prepared.run.operands]
 
@@ -86,7 +86,7 @@ async def test_programs_and_files_share_the_bound(place: Bench) -> None:
 async def test_opaque_text_says_why_to_people(place: Bench) -> None:
     """An approver sees what kept rules from judging the text."""
     prepared = await place.shell("ls > x")
-    assert "unclear    `>` (character 4)" in prepared.subject.summary
+    assert "unclear      `>` (character 4)" in prepared.subject.summary
 
 
 async def test_a_list_really_runs(real: Bench) -> None:

@@ -85,38 +85,38 @@ def _machine(shown: Shown) -> Value:
 def _people(shown: Shown) -> str:
     run, limits = shown.run, shown.run.limits
     lines = [
-        f"program    {quoted(run.program.path)}  ({_fixed(run.program.sha256)})",
+        f"program      {quoted(run.program.path)}  ({_fixed(run.program.sha256)})",
     ]
     if shown.shell is None:
-        lines.append(f"arguments  {' '.join(quoted(argument) for argument in run.argv)}")
+        lines.append(f"arguments    {' '.join(quoted(argument) for argument in run.argv)}")
     if shown.text is not None:
         lines.append("shell text" if shown.shell is not None else "given as")
         lines += _block(shown.text)
     if shown.unclear:
-        lines.append(f"unclear    {shown.unclear}")
+        lines.append(f"unclear      {shown.unclear}")
     started, named = run.operands[: shown.started], run.operands[shown.started :]
-    lines += [f"starts     {quoted(program.path)}  ({_fixed(program.sha256)})" for program in started]
-    lines.append(f"directory  {quoted(run.cwd)} in {quoted(run.workspace.path)}")
-    lines += [f"env        {name}={quoted(value)}" for name, value in sorted(shown.given_env.items())]
+    lines += [f"starts       {quoted(program.path)}  ({_fixed(program.sha256)})" for program in started]
+    lines.append(f"directory    {quoted(run.cwd)} in {quoted(run.workspace.path)}")
+    lines += [f"env          {name}={quoted(value)}" for name, value in sorted(shown.given_env.items())]
     always = sorted(set(run.env) - set(shown.given_env))
-    lines.append(f"always     {' '.join(f'{name}={quoted(run.env[name])}' for name in always)}")
+    lines.append(f"environment  {' '.join(f'{name}={quoted(run.env[name])}' for name in always)}")
     lines += _stdin_lines(run.stdin)
     if run.secrets:
-        lines.append(f"secrets    {', '.join(run.secrets)}  (as environment variables)")
-    lines += [f"file       {quoted(operand.path)}  ({_fixed(operand.sha256)})" for operand in named]
+        lines.append(f"secrets      {', '.join(run.secrets)}  (as environment variables)")
+    lines += [f"file         {quoted(operand.path)}  ({_fixed(operand.sha256)})" for operand in named]
     lines += [
-        f"file       {quoted(path)}  (content not fixed: it may change before the command runs)"
+        f"file         {quoted(path)}  (content not fixed: it may change before the command runs)"
         for path in shown.open_operands
     ]
     lines.append(
-        f"limits     {_duration(limits.wall_time)} of wall time, {_size(limits.output_bytes)} of output, "
+        f"limits       {_duration(limits.wall_time)} of wall time, {_size(limits.output_bytes)} of output, "
         f"{_duration(limits.kill_grace)} between request to end and kill"
     )
-    lines.append(f"power      {shown.boundary.describe()}")
+    lines.append(f"power        {shown.boundary.describe()}")
     candidate = shown.candidate
     proved = worth(dict(claim.split("=", 1) for claim in candidate.claims))
     lines.append(
-        f"boundary   profile {candidate.profile}, provider {candidate.provider}: {proved}"
+        f"boundary     profile {candidate.profile}, provider {candidate.provider}: {proved}"
         f"  (tyrum providers explain {candidate.provider})"
     )
     return "\n".join(lines)
@@ -127,7 +127,7 @@ def _stdin_lines(stdin: bytes) -> list[str]:
         return []
     text = stdin.decode()
     more = f", the first {SUMMARY_STDIN} characters" if len(text) > SUMMARY_STDIN else ""
-    head = f"stdin      {len(stdin)} bytes ({_fixed(hashlib.sha256(stdin).hexdigest())}){more}"
+    head = f"stdin        {len(stdin)} bytes ({_fixed(hashlib.sha256(stdin).hexdigest())}){more}"
     return [head, *_block(text[:SUMMARY_STDIN])]
 
 
