@@ -325,7 +325,7 @@ async def test_summary_shows_what_will_run_and_hides_nothing(place: Bench) -> No
     )
     assert f"content fixed, sha256 {sha256(place.workspace / 'f')[:12]}" in summary
     assert [line.split()[0] for line in summary.splitlines() if not line.startswith(" ")] == [
-        "program", "arguments", "directory", "env", "always", "stdin", "file", "limits", "power", "boundary",
+        "program", "arguments", "directory", "env", "environment", "stdin", "file", "limits", "power", "boundary",
     ]  # fmt: skip
     assert all(character == "\n" or character.isprintable() for character in summary)
 
