@@ -402,7 +402,10 @@ class ProcessSpec(_message.Message):
 
     @_builtins.property
     def operands(self) -> _containers.RepeatedCompositeFieldContainer[Global___FileReference]:
-        """Workspace files named by arguments, checked on the opened file before the start. OPTIONAL, at most 32."""
+        """Further files that the run rests on: those of the workspace that arguments name, and the programs that the
+        commands of shell text name, wherever they lie. Each is opened, a link being refused, and compared
+        right before the start; the command opens it again by name. OPTIONAL, at most 32.
+        """
 
     @_builtins.property
     def limits(self) -> Global___ProcessLimits:
