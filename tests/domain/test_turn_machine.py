@@ -134,7 +134,7 @@ class Journal:
         assert awaiting == set(self.open)
         assert self.ends == self.checkpoints == int(self.turn.state.final)
         assert self.turn.step <= LIMITS.steps
-        assert self.turn.attempt <= LIMITS.attempts
+        assert self.turn.attempt - self.turn.lost <= LIMITS.attempts >= self.turn.lost - 1
         self._check_work()
 
     def _check_work(self) -> None:
@@ -170,7 +170,7 @@ def possible(journal: Journal, data: DataObject) -> TurnEvent:
     due = work(now)
     match due:
         case Claim():
-            anytime.append(Claimed)
+            anytime.append(lambda: Claimed(NOW))
         case Generate(step, attempt):
             anytime += [
                 lambda: AttemptLost("restarted"),
@@ -234,7 +234,7 @@ def impossible(journal: Journal) -> list[TurnEvent]:
         StepFailed(now.step + 1, now.attempt, "", "", retryable=True),
     ]
     if now.state is not TurnState.QUEUED:
-        events.append(Claimed())
+        events.append(Claimed(NOW))
     call = current_call(now)
     if call is not None:
         events += [AttemptLost("x"), StepGenerated(now.step, now.attempt, "", ())]
@@ -293,7 +293,7 @@ def states(journal: Journal) -> list[CallState]:
 def test_denial_ends_its_own_call_only() -> None:
     """Of two calls one is denied; the other runs, and the model is asked again when both are final."""
     denied, allowed = proposed(Decision.DENY), proposed(Decision.ALLOW)
-    journal = after(Claimed(), StepGenerated(1, 1, "", (denied, allowed)))
+    journal = after(Claimed(NOW), StepGenerated(1, 1, "", (denied, allowed)))
     assert states(journal) == [CallState.DENIED, CallState.PERMITTED]
     assert work(journal.turn) == BeginCall(journal.turn.calls[1])
     journal.apply(begun(allowed.call_id))
@@ -304,7 +304,7 @@ def test_denial_ends_its_own_call_only() -> None:
 def test_a_later_call_is_answered_before_its_turn() -> None:
     """An approval that comes while an earlier call runs is kept until the call's turn comes."""
     first, second = proposed(Decision.ALLOW), proposed(Decision.REQUIRE_APPROVAL)
-    journal = after(Claimed(), StepGenerated(1, 1, "", (first, second)), begun(first.call_id))
+    journal = after(Claimed(NOW), StepGenerated(1, 1, "", (first, second)), begun(first.call_id))
     assert second.approval is not None
     yes = answer(
         second.approval,
@@ -323,7 +323,7 @@ def test_a_later_call_is_answered_before_its_turn() -> None:
 def test_a_turn_waits_only_for_the_call_that_is_due() -> None:
     """The turn rests exactly while the first open call awaits its answer."""
     asked, allowed = proposed(Decision.REQUIRE_APPROVAL), proposed(Decision.ALLOW)
-    journal = after(Claimed(), StepGenerated(1, 1, "", (asked, allowed)))
+    journal = after(Claimed(NOW), StepGenerated(1, 1, "", (asked, allowed)))
     assert journal.turn.state is TurnState.WAITING_APPROVAL
     assert asked.approval is not None
     journal.apply(ApprovalAnswered(close(asked.approval, Outcome.EXPIRED, NOW, "late")))
@@ -338,7 +338,7 @@ def test_cancel_settles_everything_and_stops_what_runs() -> None:
         proposed(Decision.REQUIRE_APPROVAL),
         proposed(Decision.ALLOW),
     )
-    journal = after(Claimed(), StepGenerated(1, 1, "", (runs, asked, later)), begun(runs.call_id))
+    journal = after(Claimed(NOW), StepGenerated(1, 1, "", (runs, asked, later)), begun(runs.call_id))
     transition = advance(journal.turn, CancelRequested("enough"), LIMITS)
     stopped = [effect.call.call_id for effect in transition.effects if isinstance(effect, StopProcess)]
     closed = [effect.approval_id for effect in transition.effects if isinstance(effect, CloseApproval)]
@@ -356,7 +356,7 @@ def test_cancel_settles_everything_and_stops_what_runs() -> None:
 def test_broken_turn_claims_no_more_than_is_known() -> None:
     """When the kernel itself fails, a call that was executing is unknown, and one that was not has failed."""
     runs, later = proposed(Decision.ALLOW), proposed(Decision.ALLOW)
-    journal = after(Claimed(), StepGenerated(1, 1, "", (runs, later)), begun(runs.call_id))
+    journal = after(Claimed(NOW), StepGenerated(1, 1, "", (runs, later)), begun(runs.call_id))
     transition = advance(journal.turn, Broken("incident"), LIMITS)
     ended = [
         effect.payload.state
@@ -368,17 +368,20 @@ def test_broken_turn_claims_no_more_than_is_known() -> None:
 
 def test_text_that_was_seen_is_never_repeated() -> None:
     """A step that breaks off after text fails the turn with the text marked incomplete, retryable or not."""
-    journal = after(Claimed())
+    journal = after(Claimed(NOW))
     transition = advance(journal.turn, StepFailed(1, 1, "half a", "cut off", retryable=True), LIMITS)
     assert transition.turn.state is TurnState.FAILED
     assert Record(transcript.AssistantMessage(1, 1, "half a", incomplete=True)) in transition.effects
 
 
 def test_attempts_and_steps_are_bounded() -> None:
-    """A step ends after its attempts, and a turn after its steps."""
-    journal = after(Claimed(), AttemptLost("a"), AttemptLost("b"), AttemptLost("c"))
-    assert (journal.turn.state, journal.turn.reason) == (TurnState.FAILED, "c")
-    journal = after(Claimed())
+    """A step ends after its attempts, or as many more that were lost to restarts; a turn after its steps."""
+    fails = [StepFailed(1, number, "", f"busy {number}", retryable=True) for number in (3, 4, 5)]
+    journal = after(Claimed(NOW), AttemptLost("a"), AttemptLost("b"), *fails)
+    assert (journal.turn.state, journal.turn.reason) == (TurnState.FAILED, "busy 5")
+    journal = after(Claimed(NOW), *(AttemptLost(f"crash {number}") for number in range(4)))
+    assert (journal.turn.state, journal.turn.reason) == (TurnState.FAILED, "crash 3")
+    journal = after(Claimed(NOW))
     for step in range(1, LIMITS.steps + 1):
         journal.apply(StepGenerated(step, 1, "", (proposed(Decision.DENY),)))
     assert journal.turn.state is TurnState.FAILED
@@ -388,7 +391,7 @@ def test_attempts_and_steps_are_bounded() -> None:
 def test_work_after_a_restart_is_that_of_the_row() -> None:
     """What a turn needs follows from its row alone: an executing call is settled, never begun again."""
     call = proposed(Decision.ALLOW)
-    journal = after(Claimed(), StepGenerated(1, 1, "", (call,)), begun(call.call_id))
+    journal = after(Claimed(NOW), StepGenerated(1, 1, "", (call,)), begun(call.call_id))
     stored: Turn = replace(journal.turn)
     assert work(stored) == SettleCall(stored.calls[0])
     with pytest.raises(KernelBug):
@@ -402,7 +405,7 @@ def test_changed_subject_takes_back_the_operation() -> None:
     yes = answer(
         call.approval, approve=True, digest=call.approval.subject.digest, reason="", principal=ALICE, now=NOW
     )
-    journal = after(Claimed(), StepGenerated(1, 1, "", (call,)), ApprovalAnswered(yes), begun(call.call_id))
+    journal = after(Claimed(NOW), StepGenerated(1, 1, "", (call,)), ApprovalAnswered(yes), begun(call.call_id))
     again = approval(call.call_id)
     transition = advance(journal.turn, SubjectChanged(call.call_id, None, again), LIMITS)
     changed = transition.turn.calls[0]

@@ -22,7 +22,7 @@ from tyrum_gateway.app.turns import Turns
 from tyrum_gateway.domain.errors import StateUnusable, TyrumError
 from tyrum_gateway.domain.ids import ConversationId, IncidentId
 from tyrum_gateway.domain.ports import Clock, Ids, Store
-from tyrum_gateway.domain.turn import Rest, Turn, work
+from tyrum_gateway.domain.turn import Rest, Turn, work, worked
 from tyrum_gateway.domain.turn_events import Broken, Effect, StopProcess
 
 log = structlog.get_logger(__name__)
@@ -76,6 +76,7 @@ class Engine:
         self._runner = TurnRunner(
             agent=agent,
             store=store,
+            clock=clock,
             ids=ids,
             turns=self.turns,
             pasts=self.pasts,
@@ -184,22 +185,38 @@ class Engine:
         return False
 
     async def _drive(self, turn: Turn, *, recovered: bool) -> None:
+        reason = f"the turn was worked on for more than {self._turn_time:g} s"
         try:
             with self._interrupts.working(turn.turn_id):
-                async with asyncio.timeout(self._turn_time) as bound:
-                    await self._runner.drive(turn, recovered=recovered)
+                if recovered:
+                    turn = await self._runner.take_up(turn)
+                if await self._in_time(turn, self._turn_time - worked(turn).total_seconds()):
+                    return
         except StateUnusable:
             raise
         except Exception:
             # One conversation must not take the gateway down, and its turn must not hang: settle it.
-            if bound.expired():
-                reason = f"the turn was worked on for more than {self._turn_time:g} s"
-            else:
-                incident = self._ids.new(IncidentId)
-                log.exception("turn_broken", turn=turn.turn_id, incident=incident)
-                reason = f"internal error, incident {incident}"
-            newest = (await self._store.turn(turn.turn_id)).turn
-            self.settled(*await self.turns.apply(newest, Broken(reason)))
+            incident = self._ids.new(IncidentId)
+            log.exception("turn_broken", turn=turn.turn_id, incident=incident)
+            reason = f"internal error, incident {incident}"
+        newest = (await self._store.turn(turn.turn_id)).turn
+        self.settled(*await self.turns.apply(newest, Broken(reason)))
+
+    async def _in_time(self, turn: Turn, seconds: float) -> bool:
+        """Work on the turn until it rests; False when its time is over."""
+        if seconds <= 0:
+            return False
+        bound = asyncio.timeout(seconds)
+        try:
+            async with bound:
+                await self._runner.drive(turn)
+        except StateUnusable:
+            raise
+        except Exception:
+            if not bound.expired():
+                raise
+            return False
+        return True
 
     def _spawn(self, group: asyncio.TaskGroup, job: Coroutine[Any, Any, None]) -> None:
         task = group.create_task(job)

@@ -1,7 +1,8 @@
 """Running one turn: do what it needs next until it rests.
 
 Invariants: operation and binding are committed before a tool executes; a call found executing after a restart
-is asked about and never repeated; an attempt of the model found begun after a restart is given up.
+is asked about and never repeated; an attempt of the model found begun after a restart is given up; what was
+worked on a turn before counts against its time.
 """
 
 import asyncio
@@ -26,10 +27,10 @@ from tyrum_gateway.domain.binding import Binding
 from tyrum_gateway.domain.errors import KernelBug, ModelUnavailable, PermissionEnded, TyrumError
 from tyrum_gateway.domain.ids import BindingId, CallId, OperationId, OverrideId, ProcessId
 from tyrum_gateway.domain.model import CallRequest, StepEnd, TextDelta
-from tyrum_gateway.domain.ports import Ids, Store
+from tyrum_gateway.domain.ports import Clock, Ids, Store
 from tyrum_gateway.domain.process import ProcessResult
 from tyrum_gateway.domain.prompt import assemble
-from tyrum_gateway.domain.states import CallState
+from tyrum_gateway.domain.states import CallState, TurnState
 from tyrum_gateway.domain.tool import Execution, Tool, ToolResult
 from tyrum_gateway.domain.transcript import OutputDigest, ProcessEnded
 from tyrum_gateway.domain.turn import BeginCall, Call, Claim, Generate, Rest, SettleCall, Turn, work
@@ -41,6 +42,7 @@ from tyrum_gateway.domain.turn_events import (
     StepFailed,
     StepGenerated,
     SubjectChanged,
+    TakenUp,
     TurnEvent,
 )
 
@@ -68,6 +70,7 @@ class TurnRunner:
         *,
         agent: Agent,
         store: Store,
+        clock: Clock,
         ids: Ids,
         turns: Turns,
         pasts: Pasts,
@@ -79,6 +82,7 @@ class TurnRunner:
     ) -> None:
         self._agent = agent
         self._store = store
+        self._clock = clock
         self._ids = ids
         self._turns = turns
         self._pasts = pasts
@@ -88,33 +92,35 @@ class TurnRunner:
         self._limits = limits
         self._background = background
 
-    async def drive(self, turn: Turn, *, recovered: bool) -> None:
-        """Work on a turn until it rests.
+    async def take_up(self, turn: Turn) -> Turn:
+        """Make durable that a turn goes on which was in work when the gateway or its store ended.
 
-        Args:
-            turn: As stored.
-            recovered: Whether the turn was found at the start of the gateway: then an attempt or call in
-                progress belongs to a gateway that is gone.
+        An attempt of its model is given up. The commit comes before the work, so that each interruption counts.
         """
+        if turn.state is not TurnState.RUNNING:
+            return turn
+        # An attempt is over within its own time; a command runs on without the gateway.
+        taken_up = TakenUp(self._clock.now(), unseen=self._limits.step_time)
+        lost = [AttemptLost("the gateway was restarted")] if isinstance(work(turn), Generate) else []
+        return (await self._turns.apply(turn, taken_up, *lost))[0]
+
+    async def drive(self, turn: Turn) -> None:
+        """Work on a turn until it rests."""
         launched: Launched | None = None
         while True:
             match work(turn):
                 case Rest():
                     return
                 case Claim():
-                    turn, _ = await self._turns.apply(turn, Claimed())
+                    turn, _ = await self._turns.apply(turn, Claimed(self._clock.now()))
                 case Generate():
-                    if recovered:
-                        turn, _ = await self._turns.apply(turn, AttemptLost("the gateway was restarted"))
-                    else:
-                        turn, launched = await self._generate(turn)
+                    turn, launched = await self._generate(turn)
                 case BeginCall():
                     turn, launched = await self._progress(turn)
                 case SettleCall(call):
                     turn, launched = await self._settle(turn, call, launched)
                 case _ as never:
                     assert_never(never)
-            recovered = False
 
     async def _generate(self, turn: Turn) -> tuple[Turn, Launched | None]:
         text = StepText()

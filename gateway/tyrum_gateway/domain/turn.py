@@ -5,7 +5,7 @@ from memory.
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import assert_never
 
 from tyrum_gateway.domain.ids import (
@@ -28,7 +28,7 @@ class TurnLimits:
     steps: int
     """Model steps a turn may take, >= 1."""
     attempts: int
-    """Attempts a step may take, >= 1."""
+    """Attempts of a step that may fail, >= 1; as many more may be lost to restarts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,12 @@ class Turn:
     """Version of the stored row this value was read from; the store compares and increments it."""
     step: int = 0
     attempt: int = 0
+    lost: int = 0
+    """Attempts of the present step that ended with the gateway and not by their model."""
+    working_since: datetime | None = None
+    """When the present work would have begun had it never been interrupted; None until the claim."""
+    changed_at: datetime | None = None
+    """Time of the newest commit, set by the store."""
     calls: tuple[Call, ...] = ()
     """Calls of the present step, in order."""
     reason: str = ""
@@ -124,6 +130,13 @@ def work(turn: Turn) -> Work:
             return Rest()
         case _:
             assert_never(turn.state)
+
+
+def worked(turn: Turn) -> timedelta:
+    """Tell how long the turn has been worked on since its claim or its last answer, as of its newest commit."""
+    if turn.working_since is None or turn.changed_at is None:
+        return timedelta()
+    return max(turn.changed_at - turn.working_since, timedelta())
 
 
 def current_call(turn: Turn) -> Call | None:

@@ -1,7 +1,7 @@
 """What can happen to a turn, and what follows from it."""
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from tyrum_gateway.domain import transcript
 from tyrum_gateway.domain.approval import Approval, Outcome
@@ -15,6 +15,17 @@ from tyrum_gateway.domain.usage import UNKNOWN, Usage
 @dataclass(frozen=True, slots=True)
 class Claimed:
     """The turn is the next of its conversation."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TakenUp:
+    """Work that was interrupted, by a crash or a failing store, goes on."""
+
+    at: datetime
+    unseen: timedelta
+    """How much of the time since the newest commit counts as work at most; the rest is an outage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +130,7 @@ class Broken:
 
 TurnEvent = (
     Claimed
+    | TakenUp
     | StepGenerated
     | StepFailed
     | AttemptLost

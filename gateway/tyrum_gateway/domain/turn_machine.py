@@ -8,6 +8,7 @@ calls and open approvals in one transition.
 """
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import assert_never
 
 from tyrum_gateway.domain import transcript
@@ -16,7 +17,7 @@ from tyrum_gateway.domain.errors import KernelBug
 from tyrum_gateway.domain.ids import CallId
 from tyrum_gateway.domain.policy import Decision
 from tyrum_gateway.domain.states import CallState, TurnState
-from tyrum_gateway.domain.turn import Call, Claim, Generate, Turn, TurnLimits, Work, current_call, work
+from tyrum_gateway.domain.turn import Call, Claim, Generate, Turn, TurnLimits, Work, current_call, work, worked
 from tyrum_gateway.domain.turn_events import (
     ApprovalAnswered,
     AttemptLost,
@@ -36,6 +37,7 @@ from tyrum_gateway.domain.turn_events import (
     StepGenerated,
     StopProcess,
     SubjectChanged,
+    TakenUp,
     Transition,
     TurnEvent,
 )
@@ -53,7 +55,10 @@ def advance(turn: Turn, event: TurnEvent, limits: TurnLimits) -> Transition:
     match event:
         case Claimed():
             _require(turn, Claim(), event)
-            return Transition(replace(turn, state=TurnState.RUNNING, step=1, attempt=1), ())
+            claimed = replace(turn, state=TurnState.RUNNING, step=1, attempt=1, working_since=event.at)
+            return Transition(claimed, ())
+        case TakenUp():
+            return _taken_up(turn, event)
         case StepGenerated():
             _require(turn, Generate(event.step, event.attempt), event)
             return _generated(_with_usage(turn, event.usage), event, limits)
@@ -62,7 +67,7 @@ def advance(turn: Turn, event: TurnEvent, limits: TurnLimits) -> Transition:
             return _step_failed(_with_usage(turn, event.usage), event, limits)
         case AttemptLost():
             _require(turn, Generate(turn.step, turn.attempt), event)
-            return _next_attempt(_with_usage(turn, UNKNOWN), event.reason, limits)
+            return _lost(_with_usage(turn, UNKNOWN), event, limits)
         case CallBegun():
             return _begun(turn, event)
         case CallEnded():
@@ -144,15 +149,30 @@ def _step_failed(turn: Turn, event: StepFailed, limits: TurnLimits) -> Transitio
         partial = transcript.AssistantMessage(event.step, event.attempt, event.text, incomplete=True)
         return _finish(turn, TurnState.FAILED, event.reason, [Record(partial)])
     if event.retryable:
-        return _next_attempt(turn, event.reason, limits)
+        return _next_attempt(turn, event.reason, more=turn.attempt - turn.lost < limits.attempts)
     return _finish(turn, TurnState.FAILED, event.reason, [])
 
 
-def _next_attempt(turn: Turn, reason: str, limits: TurnLimits) -> Transition:
+def _lost(turn: Turn, event: AttemptLost, limits: TurnLimits) -> Transition:
+    """Begin the next attempt; what a restart ended is no failure of the model, and yet it is bounded."""
+    more = turn.lost < limits.attempts
+    return _next_attempt(replace(turn, lost=turn.lost + 1), event.reason, more=more)
+
+
+def _next_attempt(turn: Turn, reason: str, *, more: bool) -> Transition:
     abandoned = Record(transcript.AttemptAbandoned(turn.step, turn.attempt, reason))
-    if turn.attempt >= limits.attempts:
+    if not more:
         return _finish(turn, TurnState.FAILED, reason, [abandoned])
     return Transition(replace(turn, attempt=turn.attempt + 1), (abandoned,))
+
+
+def _taken_up(turn: Turn, event: TakenUp) -> Transition:
+    """Leave the outage out of the working time, so that neither it nor a crash loop decides when it is over."""
+    if turn.state is not TurnState.RUNNING:
+        raise KernelBug(f"turn is {turn.state} and cannot be taken up", turn=turn.turn_id)
+    silence = event.at - (turn.changed_at or event.at)
+    spent = worked(turn) + min(max(silence, timedelta()), event.unseen)
+    return Transition(replace(turn, working_since=event.at - spent), ())
 
 
 def _begun(turn: Turn, event: CallBegun) -> Transition:
@@ -183,6 +203,7 @@ def _answered(turn: Turn, event: ApprovalAnswered, limits: TurnLimits) -> Transi
     if call is None or call.state is not CallState.AWAITING_APPROVAL or resolution is None:
         raise KernelBug("an approval was answered that no call awaits", turn=turn.turn_id)
     effects: list[Effect] = [Record(_resolved(approval))]
+    turn = replace(turn, working_since=resolution.resolved_at)
     match resolution.outcome:
         case Outcome.APPROVED:
             call = replace(call, state=CallState.PERMITTED)
@@ -254,7 +275,7 @@ def _settle_step(turn: Turn, effects: list[Effect], limits: TurnLimits) -> Trans
         return Transition(replace(turn, state=state), tuple(effects))
     if turn.step >= limits.steps:
         return _finish(turn, TurnState.FAILED, f"the turn took its {limits.steps} steps", effects)
-    following = replace(turn, state=TurnState.RUNNING, step=turn.step + 1, attempt=1, calls=())
+    following = replace(turn, state=TurnState.RUNNING, step=turn.step + 1, attempt=1, lost=0, calls=())
     return Transition(following, tuple(effects))
 
 

@@ -129,6 +129,7 @@ MOVE_TURN = compiled(
             for name in (
                 *("state", "step", "attempt", "reason", "ended_at"),
                 *("input_tokens", "output_tokens", "usage_complete"),
+                *("lost", "working_since", "changed_at"),
             )
         },
     )
@@ -209,6 +210,9 @@ _turn_with_calls = (
         turns.c.input_tokens,
         turns.c.output_tokens,
         turns.c.usage_complete,
+        turns.c.lost,
+        turns.c.working_since,
+        turns.c.changed_at,
         calls.c.call_id,
         calls.c.position,
         calls.c.tool,
