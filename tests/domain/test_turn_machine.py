@@ -405,7 +405,8 @@ def test_changed_subject_takes_back_the_operation() -> None:
     yes = answer(
         call.approval, approve=True, digest=call.approval.subject.digest, reason="", principal=ALICE, now=NOW
     )
-    journal = after(Claimed(NOW), StepGenerated(1, 1, "", (call,)), ApprovalAnswered(yes), begun(call.call_id))
+    asked = StepGenerated(1, 1, "", (call,))
+    journal = after(Claimed(NOW), asked, ApprovalAnswered(yes), begun(call.call_id))
     again = approval(call.call_id)
     transition = advance(journal.turn, SubjectChanged(call.call_id, None, again), LIMITS)
     changed = transition.turn.calls[0]

@@ -1,4 +1,4 @@
-"""How long a turn has been worked on follows from its row, across outages, crash loops and clocks that jump."""
+"""How long a turn was worked on follows from its row, across outages, crash loops and clocks that jump."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta

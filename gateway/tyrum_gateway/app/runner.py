@@ -95,7 +95,7 @@ class TurnRunner:
     async def take_up(self, turn: Turn) -> Turn:
         """Make durable that a turn goes on which was in work when the gateway or its store ended.
 
-        An attempt of its model is given up. The commit comes before the work, so that each interruption counts.
+        An attempt of its model is given up. The commit precedes the work, so that each interruption counts.
         """
         if turn.state is not TurnState.RUNNING:
             return turn

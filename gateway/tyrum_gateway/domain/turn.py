@@ -133,7 +133,7 @@ def work(turn: Turn) -> Work:
 
 
 def worked(turn: Turn) -> timedelta:
-    """Tell how long the turn has been worked on since its claim or its last answer, as of its newest commit."""
+    """Tell how long a turn had been worked on since its claim or last answer when it was last committed."""
     if turn.working_since is None or turn.changed_at is None:
         return timedelta()
     return max(turn.changed_at - turn.working_since, timedelta())

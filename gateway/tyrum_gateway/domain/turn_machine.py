@@ -17,7 +17,17 @@ from tyrum_gateway.domain.errors import KernelBug
 from tyrum_gateway.domain.ids import CallId
 from tyrum_gateway.domain.policy import Decision
 from tyrum_gateway.domain.states import CallState, TurnState
-from tyrum_gateway.domain.turn import Call, Claim, Generate, Turn, TurnLimits, Work, current_call, work, worked
+from tyrum_gateway.domain.turn import (
+    Call,
+    Claim,
+    Generate,
+    Turn,
+    TurnLimits,
+    Work,
+    current_call,
+    work,
+    worked,
+)
 from tyrum_gateway.domain.turn_events import (
     ApprovalAnswered,
     AttemptLost,
@@ -167,7 +177,7 @@ def _next_attempt(turn: Turn, reason: str, *, more: bool) -> Transition:
 
 
 def _taken_up(turn: Turn, event: TakenUp) -> Transition:
-    """Leave the outage out of the working time, so that neither it nor a crash loop decides when it is over."""
+    """Leave the outage out of the working time, all but what may have been work."""
     if turn.state is not TurnState.RUNNING:
         raise KernelBug(f"turn is {turn.state} and cannot be taken up", turn=turn.turn_id)
     silence = event.at - (turn.changed_at or event.at)
