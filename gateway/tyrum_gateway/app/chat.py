@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 from tyrum_gateway.app.agent import EngineLimits
 from tyrum_gateway.app.engine import Engine
@@ -62,10 +63,13 @@ class ChatDesk:
         """Take no new messages from now on."""
         self._draining = True
 
-    async def send(
+    async def converse(
         self, principal: Principal, conversation_id: ConversationId | None, request_id: str, text: str
-    ) -> Accepted:
-        """Accept a message durably and have it answered.
+    ) -> AsyncGenerator[Accepted | Event | LiveItem, None]:
+        """Accept a message durably and have it answered; yield the acceptance, then what its turn brings.
+
+        A message that was accepted before under its request id is not accepted again: its turn is shown
+        from the beginning.
 
         Raises:
             Draining: The gateway is shutting down.
@@ -103,7 +107,22 @@ class ChatDesk:
                 ),
             ),
         )
-        return await self._finishing.run(self._accept(acceptance))
+        # A stream that was begun before the commit is handed all that follows it.
+        with self._streams.subscribe(turn.conversation_id) as joined:
+            accepted = await self._finishing.run(self._accept(acceptance))
+            yield accepted
+            fresh = accepted.turn.turn_id == turn.turn_id
+            following = watch(
+                self._store,
+                self._streams,
+                accepted.conversation_id,
+                accepted.sequence,
+                until=accepted.turn.turn_id,
+                joined=joined if fresh else None,
+            )
+            async with aclosing(following) as items:
+                async for item in items:
+                    yield item
 
     async def _accept(self, acceptance: Acceptance) -> Accepted:
         accepted = await self._store.accept(acceptance)
@@ -119,11 +138,9 @@ class ChatDesk:
         self._engine.wake(accepted.conversation_id)
         return accepted
 
-    def watch(
-        self, conversation_id: ConversationId, after: int, *, until: TurnId | None = None
-    ) -> AsyncGenerator[Event | LiveItem, None]:
+    def watch(self, conversation_id: ConversationId, after: int) -> AsyncGenerator[Event | LiveItem, None]:
         """Watch a conversation that was checked to be visible; see `watch`."""
-        return watch(self._store, self._streams, conversation_id, after, until=until)
+        return watch(self._store, self._streams, conversation_id, after)
 
     async def cancel(self, principal: Principal, turn_id: TurnId, reason: str) -> TurnView:
         """Settle a turn as cancelled, with its calls and questions; a turn that rests stays as it is.

@@ -7,8 +7,9 @@ Text is taken only together with the newest events, in one moment, so that it ca
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import nullcontext
 
-from tyrum_gateway.app.streams import Attempt, Gap, LiveItem, Streams
+from tyrum_gateway.app.streams import Attempt, Gap, LiveItem, Streams, Subscription
 from tyrum_gateway.domain.errors import Draining
 from tyrum_gateway.domain.ids import ConversationId, TurnId
 from tyrum_gateway.domain.ports import Store
@@ -31,6 +32,7 @@ async def watch(
     after: int,
     *,
     until: TurnId | None = None,
+    joined: Subscription | None = None,
 ) -> AsyncGenerator[Event | LiveItem, None]:
     """Yield durable events after a sequence, with live text in between.
 
@@ -40,12 +42,14 @@ async def watch(
         conversation_id: Already checked to be visible.
         after: Last sequence seen.
         until: End after this turn has finished, and yield nothing of other turns; None watches for ever.
+        joined: A subscription that its owner ends, begun before the event `after` was committed: what came
+            later was handed to it, and the store need not be asked.
 
     Raises:
         Draining: The gateway is shutting down.
     """
-    size, caught_up = FIRST_PAGE, False
-    with streams.subscribe(conversation_id) as subscription:
+    size, caught_up = FIRST_PAGE, joined is not None
+    with nullcontext(joined) if joined else streams.subscribe(conversation_id) as subscription:
         while True:
             closed = subscription.closed  # asked first: what was published before it is still handed out
             newest = streams.newest(conversation_id, after) if caught_up else None

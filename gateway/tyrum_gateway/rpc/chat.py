@@ -1,13 +1,14 @@
 """ChatService over the chat desk: parse, call, convert; nothing is decided here."""
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 from tyrum.chat.v1 import chat_pb2, chat_pb2_grpc
 from tyrum_gateway.app.chat import ChatDesk
 from tyrum_gateway.domain.ids import ConversationId, TurnId
 from tyrum_gateway.domain.transcript import Event
-from tyrum_gateway.rpc import convert
+from tyrum_gateway.rpc import convert, convert_event
 from tyrum_gateway.rpc.guard import caller
 
 
@@ -22,23 +23,15 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
     ) -> AsyncGenerator[chat_pb2.SendMessageResponse, None]:
         """Accept a message, then stream its turn until it rests."""
         given = request.conversation_id
-        accepted = await self._desk.send(
+        items = self._desk.converse(
             caller(),
             ConversationId.parse(given, "conversation_id") if given else None,
             convert.request_id(request.request_id),
             convert.message_text(request.text),
         )
-        yield chat_pb2.SendMessageResponse(
-            accepted=chat_pb2.Accepted(
-                conversation_id=accepted.conversation_id,
-                turn_id=accepted.turn.turn_id,
-                sequence=accepted.sequence,
-            )
-        )
-        async for item in self._desk.watch(
-            accepted.conversation_id, accepted.sequence, until=accepted.turn.turn_id
-        ):
-            yield convert.sent_item(item)
+        async with aclosing(items):
+            async for item in items:
+                yield convert_event.sent_item(item)
 
     async def Watch(  # noqa: N802 - named by the contract
         self, request: chat_pb2.WatchRequest, context: Any
@@ -49,7 +42,7 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
         await self._desk.conversation(caller(), conversation_id)
         async for item in self._desk.watch(conversation_id, after):
             if isinstance(item, Event) or not request.durable_only:
-                yield convert.watched_item(item)
+                yield convert_event.watched_item(item)
 
     async def CancelTurn(  # noqa: N802 - named by the contract
         self, request: chat_pb2.CancelTurnRequest, context: Any
@@ -95,5 +88,5 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
         size = convert.page_size(request.page_size, default=100, maximum=500)
         after = convert.sequence(request.after_sequence)
         found = await self._desk.events(caller(), conversation_id, after, size + 1)
-        events, more = convert.page(found, size, convert.event)
+        events, more = convert.page(found, size, convert_event.event)
         return chat_pb2.ListEventsResponse(events=events, more=more)

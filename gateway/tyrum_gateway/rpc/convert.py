@@ -6,16 +6,14 @@ exists.
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import datetime
-from typing import TypeVar, assert_never
+from datetime import UTC, datetime
+from typing import TypeVar
 
-from google.protobuf import duration_pb2, timestamp_pb2
+from google.protobuf import timestamp_pb2
 from google.protobuf.message import Message
 
 from tyrum.approval.v1 import approval_pb2
 from tyrum.chat.v1 import chat_pb2, event_pb2
-from tyrum_gateway.app.streams import Delta, Gap, LiveItem, Partial
-from tyrum_gateway.domain import transcript
 from tyrum_gateway.domain.approval import Approval, Outcome
 from tyrum_gateway.domain.commit import Conversation
 from tyrum_gateway.domain.errors import InvalidRequest
@@ -31,6 +29,8 @@ MAX_REASON = 1024
 
 MAX_PAGE = 3 * 1024 * 1024
 """Bytes of a page's entries; a message may have 4 MiB. One entry always fits."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _Item = TypeVar("_Item")
 _Entry = TypeVar("_Entry", bound=Message)
@@ -131,167 +131,15 @@ def page(items: Sequence[_Item], size: int, write: Callable[[_Item], _Entry]) ->
 def timestamp(moment: datetime) -> timestamp_pb2.Timestamp:
     """Write a moment."""
     stamp = timestamp_pb2.Timestamp()
-    stamp.FromDatetime(moment)
+    write_moment(moment, stamp)
     return stamp
 
 
-def event(item: transcript.Event) -> event_pb2.Event:
-    """Write a transcript event."""
-    message = event_pb2.Event(
-        sequence=item.sequence,
-        conversation_id=item.conversation_id,
-        turn_id=item.turn_id,
-        created_at=timestamp(item.created_at),
-    )
-    payload = item.payload
-    match payload:
-        case transcript.UserMessage():
-            message.user_message.CopyFrom(
-                event_pb2.UserMessage(text=payload.text, principal_id=payload.principal_id)
-            )
-        case transcript.AssistantMessage():
-            message.assistant_message.CopyFrom(
-                event_pb2.AssistantMessage(
-                    step=payload.step,
-                    attempt=payload.attempt,
-                    text=payload.text,
-                    incomplete=payload.incomplete,
-                )
-            )
-        case transcript.ToolCallProposed():
-            message.tool_call_proposed.CopyFrom(
-                event_pb2.ToolCallProposed(
-                    call_id=payload.call_id,
-                    step=payload.step,
-                    tool=payload.tool,
-                    arguments_json=payload.arguments,
-                )
-            )
-        case transcript.ToolCallDecided():
-            message.tool_call_decided.CopyFrom(
-                event_pb2.ToolCallDecided(
-                    call_id=payload.call_id,
-                    decision=DECISIONS[payload.decision],
-                    rule_id=payload.rule_id,
-                    policy_digest=payload.policy_digest,
-                    target=payload.target,
-                    reason=payload.reason,
-                    author=payload.author,
-                )
-            )
-        case transcript.ApprovalRequested():
-            message.approval_requested.CopyFrom(
-                event_pb2.ApprovalRequested(
-                    call_id=payload.call_id,
-                    approval_id=payload.approval_id,
-                    expires_at=timestamp(payload.expires_at),
-                )
-            )
-        case transcript.ApprovalResolved():
-            message.approval_resolved.CopyFrom(
-                event_pb2.ApprovalResolved(
-                    call_id=payload.call_id,
-                    approval_id=payload.approval_id,
-                    outcome=OUTCOMES[payload.outcome],
-                    resolved_by=payload.resolved_by,
-                    method=payload.method,
-                    reason=payload.reason,
-                    resolved_from=payload.origin,
-                    override_id=payload.override_id or "",
-                )
-            )
-        case transcript.ToolCallStarted():
-            message.tool_call_started.CopyFrom(
-                event_pb2.ToolCallStarted(
-                    call_id=payload.call_id,
-                    operation_id=payload.operation_id,
-                    binding_id=payload.binding_id or "",
-                    process_id=payload.process_id or "",
-                )
-            )
-        case transcript.ToolCallFinished():
-            message.tool_call_finished.CopyFrom(_finished(payload))
-        case transcript.AttemptAbandoned():
-            message.attempt_abandoned.CopyFrom(
-                event_pb2.AttemptAbandoned(step=payload.step, attempt=payload.attempt, reason=payload.reason)
-            )
-        case transcript.TurnFinished():
-            message.turn_finished.CopyFrom(
-                event_pb2.TurnFinished(state=TURN_STATES[payload.state], reason=payload.reason)
-            )
-        case _:
-            assert_never(payload)
-    return message
-
-
-def _finished(payload: transcript.ToolCallFinished) -> event_pb2.ToolCallFinished:
-    message = event_pb2.ToolCallFinished(
-        call_id=payload.call_id, state=CALL_STATES[payload.state], content=payload.content
-    )
-    ended = payload.process
-    if ended is not None:
-        outcome = event_pb2.ProcessOutcome(
-            cause=ended.cause.value,
-            exit_code=ended.exit_code,
-            signal=ended.signal,
-            stdout=event_pb2.OutputEvidence(total_bytes=ended.stdout.total_bytes, sha256=ended.stdout.sha256),
-            stderr=event_pb2.OutputEvidence(total_bytes=ended.stderr.total_bytes, sha256=ended.stderr.sha256),
-        )
-        duration = duration_pb2.Duration()
-        duration.FromMilliseconds(ended.duration_ms)
-        outcome.duration.CopyFrom(duration)
-        message.process.CopyFrom(outcome)
-    return message
-
-
-def sent_item(item: transcript.Event | LiveItem) -> chat_pb2.SendMessageResponse:
-    """Write one item of a SendMessage stream."""
-    match item:
-        case transcript.Event():
-            return chat_pb2.SendMessageResponse(event=event(item))
-        case Delta():
-            return chat_pb2.SendMessageResponse(delta=_delta(item))
-        case Partial():
-            return chat_pb2.SendMessageResponse(partial=_partial(item))
-        case Gap(dropped):
-            return chat_pb2.SendMessageResponse(gap=chat_pb2.Gap(dropped_bytes=dropped))
-        case _:
-            assert_never(item)
-
-
-def watched_item(item: transcript.Event | LiveItem) -> chat_pb2.WatchResponse:
-    """Write one item of a Watch stream."""
-    match item:
-        case transcript.Event():
-            return chat_pb2.WatchResponse(event=event(item))
-        case Delta():
-            return chat_pb2.WatchResponse(delta=_delta(item))
-        case Partial():
-            return chat_pb2.WatchResponse(partial=_partial(item))
-        case Gap(dropped):
-            return chat_pb2.WatchResponse(gap=chat_pb2.Gap(dropped_bytes=dropped))
-        case _:
-            assert_never(item)
-
-
-def _delta(item: Delta) -> chat_pb2.Delta:
-    return chat_pb2.Delta(
-        turn_id=item.attempt.turn_id,
-        step=item.attempt.step,
-        attempt=item.attempt.attempt,
-        offset=item.offset,
-        text=item.text,
-    )
-
-
-def _partial(item: Partial) -> chat_pb2.Partial:
-    return chat_pb2.Partial(
-        turn_id=item.attempt.turn_id,
-        step=item.attempt.step,
-        attempt=item.attempt.attempt,
-        offset=item.offset,
-        text=item.text,
-    )
+def write_moment(moment: datetime, stamp: timestamp_pb2.Timestamp) -> None:
+    """Write a moment where it is to stand."""
+    since = moment - _EPOCH
+    stamp.seconds = since.days * 86_400 + since.seconds
+    stamp.nanos = since.microseconds * 1_000
 
 
 def turn(view: TurnView) -> chat_pb2.Turn:
