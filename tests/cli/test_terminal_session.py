@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 
 from tests.support.gateway import TYRUM, RunningGateway, client_environment
 from tests.support.terminal import on_terminal
@@ -17,6 +18,7 @@ def test_an_approval_is_asked_with_digest_and_approved(gateway: RunningGateway) 
     with on_terminal([str(TYRUM), "chat", "/run uname -s"], terminal_environment(gateway)) as terminal:
         question = terminal.wait_for("Approve exactly this? [y/n/a] ")
         assert "/usr/bin/uname" in question
+        assert re.search(r"^for: +operator$", question, re.MULTILINE)
         assert re.search(r"digest: +sha256:[0-9a-f]{64}", question)
         terminal.type("maybe\n")
         terminal.wait_for("only y, n or a answers; until then nothing runs")
@@ -82,10 +84,33 @@ def test_ctrl_c_detaches_and_the_turn_goes_on(gateway: RunningGateway) -> None:
         terminal.wait_for("Approve exactly this? [y/n/a] ")
         terminal.interrupt()
         assert terminal.end() == 130
+        assert terminal.sane()
+        assert "[y/n/a] \ndetached; the turn goes on\n" in terminal.screen
         hint = re.search(r"tyrum conversations cancel (turn_\w+)", terminal.screen)
         assert hint
         assert re.search(r"tyrum conversations watch conv_\w+ --after \d+", terminal.screen)
     assert gateway.tyrum("conversations", "cancel", hint[1]).stdout.endswith(" cancelled\n")
+
+
+def test_ctrl_c_at_the_reason_denies_nothing(gateway: RunningGateway) -> None:
+    """Leaving while the reason is asked for leaves the call waiting, with one press."""
+    with on_terminal([str(TYRUM), "chat", "/run uname -s"], terminal_environment(gateway)) as terminal:
+        terminal.wait_for("Approve exactly this? [y/n/a] ")
+        terminal.type("n\n")
+        terminal.wait_for("Reason, told to the agent")
+        terminal.interrupt()
+        assert terminal.end() == 130
+        hint = re.search(r"tyrum conversations cancel (turn_\w+)", terminal.screen)
+        assert hint
+        (waiting,) = [item for item in pending(gateway) if item["turn_id"] == hint[1]]
+        assert waiting["outcome"] == "APPROVAL_OUTCOME_UNSPECIFIED"
+    assert gateway.tyrum("conversations", "cancel", hint[1]).returncode == 0
+
+
+def pending(gateway: RunningGateway) -> list[dict[str, Any]]:
+    """Read what waits."""
+    found: list[dict[str, Any]] = json.loads(gateway.tyrum("approvals", "list", "-o", "json").stdout)
+    return found
 
 
 def test_a_prompt_holds_a_conversation(gateway: RunningGateway) -> None:
@@ -108,12 +133,19 @@ def test_a_prompt_holds_a_conversation(gateway: RunningGateway) -> None:
 
 
 def test_approve_on_a_terminal_shows_and_confirms(gateway: RunningGateway) -> None:
-    """`approvals approve` without a digest asks first; anything but yes approves nothing."""
+    """`approvals approve` without a digest asks first; anything but yes, Ctrl-C too, approves nothing."""
     with on_terminal([str(TYRUM), "chat", "/run uname -s"], terminal_environment(gateway)) as chat:
         question = chat.wait_for("Approve exactly this? [y/n/a] ")
         found = re.search(r"appr_\w{26}", question)
         assert found
         command = [str(TYRUM), "approvals", "approve", found[0]]
+        with on_terminal(command, terminal_environment(gateway)) as terminal:
+            terminal.wait_for("Approve exactly this? [y/N]: ")
+            terminal.interrupt()
+            assert terminal.end() == 130, "one press is enough"
+            assert terminal.sane()
+            assert terminal.screen.endswith("[y/N]: \n")
+        assert found[0] in {item["approval_id"] for item in pending(gateway)}
         with on_terminal(command, terminal_environment(gateway)) as terminal:
             assert "/usr/bin/uname" in terminal.wait_for("Approve exactly this?")
             terminal.type("\n")
@@ -126,7 +158,7 @@ def test_approve_on_a_terminal_shows_and_confirms(gateway: RunningGateway) -> No
 
 
 def test_a_permits_calls_like_it_and_says_so_when_it_cannot(gateway: RunningGateway) -> None:
-    """`a` lets the call run and the next one unasked; for an interpreter it is refused, and asked again."""
+    """`a` lets the call run and the next one unasked; for an interpreter it is not offered."""
     environment = terminal_environment(gateway)
     with on_terminal([str(TYRUM), "chat", "/run uname -m"], environment) as terminal:
         terminal.wait_for("a: also calls like it, for 30 days")
@@ -141,9 +173,10 @@ def test_a_permits_calls_like_it_and_says_so_when_it_cannot(gateway: RunningGate
     assert override["summary"] == "/usr/bin/uname -m (in .)"
     assert gateway.tyrum("policy", "overrides", "revoke", override["override_id"]).returncode == 0
     with on_terminal([str(TYRUM), "chat", "/run bash -c exit"], environment) as terminal:
-        terminal.wait_for("Approve exactly this? [y/n/a] ")
+        assert "you may:       approve, deny\n" in terminal.wait_for("Approve exactly this? [y/n] ")
         terminal.type("a\n")
         terminal.wait_for("`bash` runs what its arguments, input or files name")
-        terminal.wait_for("Approve exactly this? [y/n/a] ")
+        terminal.wait_for("Approve exactly this? [y/n] ")
         terminal.type("y\n")
         assert terminal.end() == 0
+    assert "a: also calls like it" not in terminal.screen

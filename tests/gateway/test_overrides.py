@@ -195,7 +195,10 @@ async def test_what_runs_anything_is_not_permitted_for_good(client: Client, text
     """Interpreter, wrapper, shell text and input: refused with the reason, nothing resolved; once works."""
     question = await asked(client, text)
     (approval,) = question.approvals
-    digest = (await shown(client, approval)).digest
+    told = await shown(client, approval)
+    assert (told.approve_barred, told.deny_barred) == ("", "")
+    assert "cannot be permitted for good" in told.always_barred, "told before anybody is asked"
+    digest = told.digest
     assert await refused(client, approval, approval_pb2.ANSWER_APPROVE_ALWAYS, digest) == (
         StatusCode.FAILED_PRECONDITION,
         "OVERRIDE_NOT_DERIVABLE",
@@ -211,6 +214,7 @@ async def test_permitting_for_good_is_an_operators_business(client: Client) -> N
     (approval,) = question.approvals
     digest = (await shown(client, approval)).digest
     approver = Client(client.channel, (("authorization", f"Bearer {APPROVER}"),))
+    assert "`operator`" in (await shown(approver, approval)).always_barred
     assert await refused(approver, approval, approval_pb2.ANSWER_APPROVE_ALWAYS, digest) == (
         StatusCode.PERMISSION_DENIED,
         "ROLE_REQUIRED",
@@ -337,13 +341,17 @@ def test_a_second_person_has_to_approve_where_the_operator_says_so(tmp_path: Pat
         async with connected(gateway) as client:
             question = await asked(client, "other")
             (approval,) = question.approvals
-            digest = (await shown(client, approval)).digest
+            told = await shown(client, approval)
+            assert (told.requested_by_name, told.deny_barred) == ("operator", "")
+            assert "somebody else has to approve it" in told.approve_barred
+            digest = told.digest
             for answer in (approval_pb2.ANSWER_APPROVE, approval_pb2.ANSWER_APPROVE_ALWAYS):
                 assert await refused(client, approval, answer, digest) == (
                     StatusCode.PERMISSION_DENIED,
                     "REQUESTER_MAY_NOT_APPROVE",
                 )
             approver = Client(client.channel, (("authorization", f"Bearer {APPROVER}"),))
+            assert (await shown(approver, approval)).approve_barred == ""
             await approver.resolve(approval, approve=True)
             assert states(await ended(client, question)) == ["SUCCEEDED", "COMPLETED"]
             denied = await asked(client, "other")

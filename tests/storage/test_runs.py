@@ -165,7 +165,7 @@ def test_waiting_counts_overlapping_questions_once(spans: list[tuple[int, int | 
 
 async def test_pages_join_to_the_whole_whatever_the_filter(store: SqliteStore) -> None:
     """Pages by state, principal, conversation and time hold each fitting run once, newest first."""
-    desk = RunDesk(store.runs)
+    desk = RunDesk(store.runs, store.principals)
     who, conversation = new(PrincipalId), (await store.accept(message())).conversation_id
     others = await turns(store, 5)
     mine = await turns(store, 4, principal_id=who)
@@ -205,7 +205,7 @@ async def test_a_page_looks_at_a_bounded_number_of_turns(
     who = new(PrincipalId)
     (wanted,) = await turns(store, 1, principal_id=who)
     await turns(store, 9)
-    desk = RunDesk(store.runs)
+    desk = RunDesk(store.runs, store.principals)
     page = await desk.page(AUDITOR, RunFilter(principal_id=who), None, 10)
     assert page.runs == ()
     assert page.next is not None
@@ -219,7 +219,7 @@ async def test_a_chat_client_sees_its_own_runs_only(store: SqliteStore) -> None:
     one, other = chatter(), chatter()
     mine = await turns(store, 2, principal_id=one.principal_id)
     theirs = await turns(store, 2, principal_id=other.principal_id)
-    desk = RunDesk(store.runs)
+    desk = RunDesk(store.runs, store.principals)
     assert [run.turn_id for run in (await desk.page(one, RunFilter(), None, 10)).runs] == mine
     asked_for = RunFilter(principal_id=other.principal_id)
     assert (await desk.page(one, asked_for, None, 10)).runs == ()

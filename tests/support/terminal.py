@@ -6,6 +6,7 @@ import pty
 import select
 import signal
 import subprocess
+import termios
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -18,6 +19,7 @@ class Terminal:
     def __init__(self, process: subprocess.Popen[bytes], descriptor: int) -> None:
         self._process = process
         self._descriptor = descriptor
+        self._before = termios.tcgetattr(descriptor)
         self._seen = 0
         self.screen = ""
 
@@ -37,6 +39,10 @@ class Terminal:
     def interrupt(self) -> None:
         """Press Ctrl-C."""
         self._process.send_signal(signal.SIGINT)
+
+    def sane(self) -> bool:
+        """Tell whether the terminal echoes and gives whole lines, as it did before."""
+        return termios.tcgetattr(self._descriptor) == self._before
 
     def end(self) -> int:
         """Read until the program ends; return its exit code."""

@@ -9,6 +9,7 @@ from tyrum_gateway.app.agent import EngineLimits
 from tyrum_gateway.app.engine import Engine
 from tyrum_gateway.app.finishing import Finishing
 from tyrum_gateway.app.overrides import Overrides
+from tyrum_gateway.domain.answering import Bars, bars
 from tyrum_gateway.domain.approval import Approval, Outcome, answer, close
 from tyrum_gateway.domain.errors import KernelBug, NotAuthorized, TyrumError, VersionConflict
 from tyrum_gateway.domain.ids import ApprovalId, OverrideId
@@ -102,6 +103,10 @@ class ApprovalDesk:
             if await self._finishing.run(self._settle(answered, permitted)):
                 return answered
         raise KernelBug("an open approval takes no answer", approval=approval_id)
+
+    def bars(self, principal: Principal, approval: Approval) -> Bars:
+        """Tell what keeps a principal from answering."""
+        return bars(approval, principal, requester_may_approve=self._requester_may_approve)
 
     async def expire(self) -> None:
         """Deny approvals whose time is over, for as long as the gateway runs."""

@@ -5,12 +5,14 @@ conversations, a principal sees its own runs and no others.
 """
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from tyrum_gateway.domain.errors import NotFound
-from tyrum_gateway.domain.ids import TurnId
+from tyrum_gateway.domain.errors import InvalidRequest, NotFound
+from tyrum_gateway.domain.ids import PrincipalId, TurnId
 from tyrum_gateway.domain.principal import Principal, Role
+from tyrum_gateway.domain.principal_store import PrincipalStore
 from tyrum_gateway.domain.run import Run, RunEntry, RunFilter, RunLog
 
 _SEES_ALL = frozenset({Role.OPERATOR, Role.AUDITOR, Role.ADMIN})
@@ -35,8 +37,24 @@ class RunPage:
 class RunDesk:
     """What the registry's readers may do."""
 
-    def __init__(self, runs: RunLog) -> None:
+    def __init__(self, runs: RunLog, principals: PrincipalStore) -> None:
         self._runs = runs
+        self._principals = principals
+
+    async def principal(self, principal: Principal, wanted: str) -> PrincipalId:
+        """Find whose runs are wanted, by id or name.
+
+        Raises:
+            InvalidRequest: It is no id, and no name of a principal whose runs the caller may see.
+        """
+        if wanted.startswith(f"{PrincipalId.prefix}_"):
+            return PrincipalId.parse(wanted, "filter.principal_id")
+        if wanted == principal.name:
+            return principal.principal_id
+        if principal.roles & _SEES_ALL:
+            with suppress(NotFound):
+                return (await self._principals.account(wanted)).principal_id
+        raise InvalidRequest("filter.principal_id", "names no principal whose runs you may see")
 
     async def run(self, principal: Principal, turn_id: TurnId) -> Run:
         """Read a run.
@@ -93,4 +111,5 @@ def _fits(entry: RunEntry, chosen: RunFilter) -> bool:
         (chosen.principal_id is None or entry.principal_id == chosen.principal_id)
         and (chosen.state is None or entry.state is chosen.state)
         and (chosen.since is None or entry.created_at >= chosen.since)
+        and (chosen.until is None or entry.created_at < chosen.until)
     )

@@ -140,7 +140,7 @@ async def serve(
                         AuditServicer(
                             store.audit, heads=anchor.file.read, public_key=anchor.public.pem.decode()
                         ),
-                        RunServicer(RunDesk(store.runs)),
+                        RunServicer(RunDesk(store.runs, store.principals)),
                         IdentityServicer(parts.principals),
                     ),
                     addresses=addresses,

@@ -74,7 +74,7 @@ def show(approval: Approval, *, subject: bool = False) -> None:
             ("tool", approval.tool),
             ("asked by rule", approval.rule_id),
             ("agent", approval.agent),
-            ("for", approval.requested_by),
+            ("for", approval.requested_by_name or approval.requested_by),
             ("conversation", approval.conversation_id),
             ("expires", moment(approval.expires_at)),
             ("resolved by", resolver(approval)),
@@ -82,11 +82,24 @@ def show(approval: Approval, *, subject: bool = False) -> None:
             ("reason", approval.reason),
             ("permitted", f"for good as {approval.override_id}" if approval.override_id else ""),
             ("digest", approval.digest),
+            ("you may", _yours(approval)),
         ]
     )
     if subject:
         heading("Subject")
         say(_indented(approval.subject_json))
+
+
+def _yours(approval: Approval) -> str:
+    """List the answers that the caller may give; empty when it is resolved."""
+    if approval.outcome:
+        return ""
+    answers = {
+        "approve": approval.approve_barred,
+        "approve --always": approval.always_barred,
+        "deny": approval.deny_barred,
+    }
+    return ", ".join(answer for answer, why in answers.items() if not why) or "only read it"
 
 
 def resolver(approval: Approval) -> str:

@@ -1,15 +1,12 @@
 """Asks the human at the terminal about approvals.
 
 Invariants: nothing typed before a question is shown answers it; what is approved is the digest that was
-shown; an answer from elsewhere ends the question; no answer leaves the approval waiting.
+shown; an answer from elsewhere ends the question; no answer leaves the approval waiting; only what the
+gateway would take is offered.
 """
 
 import asyncio
-import os
-import sys
-import termios
 from collections.abc import Callable
-from typing import Any
 
 from tyrum.approval.v1.approval_pb2 import (
     ANSWER_APPROVE,
@@ -20,17 +17,15 @@ from tyrum.approval.v1.approval_pb2 import (
 )
 from tyrum_gateway.cli.approval_client import get, resolve, show
 from tyrum_gateway.cli.connection import Target, connect, flags
-from tyrum_gateway.cli.failure import Failure, report
+from tyrum_gateway.cli.failure import ExitCode, Failure, report
 from tyrum_gateway.cli.output import note
+from tyrum_gateway.cli.question import read_line
 from tyrum_gateway.cli.screen import Screen
 
 _RETRY = 0.5
-_APPROVALS = {
-    "y": ANSWER_APPROVE,
-    "yes": ANSWER_APPROVE,
-    "a": ANSWER_APPROVE_ALWAYS,
-    "always": ANSWER_APPROVE_ALWAYS,
-}
+_WORDS = {"yes": "y", "no": "n", "always": "a"}
+_ANSWERS = {"y": ANSWER_APPROVE, "n": ANSWER_DENY, "a": ANSWER_APPROVE_ALWAYS}
+_MEANINGS = {"y": "once", "n": "not at all", "a": "also calls like it, for 30 days"}
 
 
 class Desk:
@@ -61,24 +56,31 @@ class Desk:
                 try:
                     await self._one(approval_id, closed)
                 except Failure as failure:
+                    if failure.code is ExitCode.NOT_AUTHORIZED:
+                        self._leave(approval_id, closed, failure.message)
+                        continue
                     report(failure)
                     await asyncio.sleep(_RETRY)
 
     async def _one(self, approval_id: str, closed: asyncio.Event) -> None:
-        target = self._target()
-        async with connect(target) as gateway:
+        async with connect(self._target()) as gateway:
             approval = await get(gateway, approval_id)
         if approval.outcome:
             closed.set()
             return
         self._screen.end_line()
         show(approval)
+        if approval.approve_barred and approval.deny_barred:
+            self._leave(approval_id, closed, approval.approve_barred)
+            return
+        if approval.approve_barred:
+            note(f"{approval.approve_barred}\n{self._others(approval_id)}")
         request = await _question(approval, closed)
         if request is None:
             if not closed.is_set():
                 note(
                     "\nno answer: the call waits, and this terminal still watches the turn; Ctrl-C detaches\n"
-                    f"hint: answer it elsewhere: tyrum approvals show {approval_id}{flags(target)}"
+                    f"hint: answer it elsewhere: tyrum approvals show {approval_id}{flags(self._target())}"
                 )
                 closed.set()
             return
@@ -86,52 +88,45 @@ class Desk:
             await resolve(gateway, request)
         closed.set()
 
+    def _leave(self, approval_id: str, closed: asyncio.Event, why: str) -> None:
+        """Leave the question to others, and say to whom."""
+        self._screen.end_line()
+        note(
+            f"approval {approval_id} is not yours to answer: {why}\n"
+            "the call waits, and this terminal still watches the turn; Ctrl-C detaches\n"
+            f"{self._others(approval_id)}"
+        )
+        closed.set()
+
+    def _others(self, approval_id: str) -> str:
+        return (
+            "hint: somebody else with the role approver: "
+            f"tyrum approvals approve {approval_id}{flags(self._target())}"
+        )
+
 
 async def _question(approval: Approval, closed: asyncio.Event) -> ResolveApprovalRequest | None:
-    note("y: once; n: not at all; a: also calls like it, for 30 days")
+    barred = {"y": approval.approve_barred, "n": approval.deny_barred, "a": approval.always_barred}
+    offered = [key for key, why in barred.items() if not why]
+    note("; ".join(f"{key}: {_MEANINGS[key]}" for key in offered))
+    asked = "Approve exactly this?" if "y" in offered else "Deny this?"
     while True:
-        line = await _read("Approve exactly this? [y/n/a] ", closed)
+        line = await read_line(f"{asked} [{'/'.join(offered)}] ", closed)
         if line is None:
             return None
         word = line.strip().lower()
-        if answer := _APPROVALS.get(word):
-            return ResolveApprovalRequest(
-                approval_id=approval.approval_id, answer=answer, digest=approval.digest
-            )
-        if word in {"n", "no"}:
-            reason = await _read("Reason, told to the agent (Enter for none): ", closed)
-            return ResolveApprovalRequest(
-                approval_id=approval.approval_id,
-                answer=ANSWER_DENY,
-                digest=approval.digest,
-                reason=(reason or "").strip(),
-            )
-        note("only y, n or a answers; until then nothing runs")
+        key = _WORDS.get(word, word)
+        if key in offered:
+            break
+        note(barred.get(key) or f"only {_listed(offered)} answers; until then nothing runs")
+    request = ResolveApprovalRequest(
+        approval_id=approval.approval_id, answer=_ANSWERS[key], digest=approval.digest
+    )
+    if key == "n":
+        reason = await read_line("Reason, told to the agent (Enter for none): ", closed)
+        request.reason = (reason or "").strip()
+    return request
 
 
-async def _read(prompt: str, closed: asyncio.Event) -> str | None:
-    """Read one line from the terminal; None at end of input or when the question is closed meanwhile."""
-    loop = asyncio.get_running_loop()
-    descriptor = sys.stdin.fileno()
-    line: asyncio.Future[str] = loop.create_future()
-
-    def ready() -> None:
-        data = os.read(descriptor, 4096)
-        if not line.done():
-            line.set_result(data.decode(errors="replace"))
-
-    termios.tcflush(descriptor, termios.TCIFLUSH)
-    sys.stdout.write(prompt)
-    sys.stdout.flush()
-    loop.add_reader(descriptor, ready)
-    ended = loop.create_task(closed.wait())
-    waiting: set[asyncio.Future[Any]] = {line, ended}
-    try:
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        loop.remove_reader(descriptor)
-        ended.cancel()
-    if not line.done():
-        print()
-        return None
-    return line.result() or None
+def _listed(keys: list[str]) -> str:
+    return " or ".join(part for part in (", ".join(keys[:-1]), keys[-1]) if part)

@@ -4,8 +4,6 @@ from collections.abc import AsyncIterable, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
-import typer
-
 from tyrum.approval.v1.approval_pb2 import (
     ANSWER_APPROVE,
     ANSWER_DENY,
@@ -16,8 +14,9 @@ from tyrum.approval.v1.approval_pb2 import (
 )
 from tyrum_gateway.cli.approval_client import call_line, every, get, outcome_word, resolve, resolver, show
 from tyrum_gateway.cli.connection import Gateway, Target, connect, find
-from tyrum_gateway.cli.failure import Failure
+from tyrum_gateway.cli.failure import ExitCode, Failure
 from tyrum_gateway.cli.output import Format, as_json, emit, emit_all, interactive, moment, note, say, table
+from tyrum_gateway.cli.question import confirmed
 from tyrum_gateway.cli.reconnect import resilient
 from tyrum_gateway.cli.terminal import shortened
 
@@ -40,11 +39,22 @@ async def list_approvals(target: Target, conversation_id: str, output: Format, *
     if not found:
         note("there are no approvals" if resolved else "nothing waits for an approval")
         return
-    rows = [
-        (item.approval_id, outcome_word(item), moment(item.expires_at), shortened(call_line(item), _WIDTH))
-        for item in found
-    ]
-    table(("APPROVAL", "STATE", "EXPIRES", "WHAT"), rows)
+    if resolved:
+        table(
+            ("APPROVAL", "STATE", "EXPIRES", "RESOLVED", "BY", "REASON", "WHAT"),
+            [_row(item, moment(item.resolved_at), resolver(item), _shown(item.reason)) for item in found],
+        )
+    else:
+        table(("APPROVAL", "STATE", "EXPIRES", "WHAT"), [_row(item) for item in found])
+
+
+def _row(item: Approval, *resolution: str) -> tuple[str, ...]:
+    what = shortened(call_line(item), _WIDTH)
+    return (item.approval_id, outcome_word(item), moment(item.expires_at), *resolution, what)
+
+
+def _shown(reason: str) -> str:
+    return shortened(reason, _WIDTH)
 
 
 async def show_approval(target: Target, approval_id: str, output: Format, *, subject: bool) -> None:
@@ -79,7 +89,8 @@ async def approve(
                 note(f"already {outcome_word(approval)}")
             elif output is Format.TEXT and interactive():
                 show(approval)
-                if not typer.confirm("Approve exactly this?" if always is None else _ALWAYS):
+                _require_yours(approval, always)
+                if not await confirmed("Approve exactly this?" if always is None else _ALWAYS):
                     raise Failure("not approved", hint=f"tyrum approvals deny {approval_id}")
             else:
                 note(f"approving {digest}: {shortened(call_line(approval), _WIDTH)}")
@@ -89,6 +100,15 @@ async def approve(
         if always is not None:
             always.put_into(request)
         _print(await resolve(gateway, request), output)
+
+
+def _require_yours(approval: Approval, always: "Always | None") -> None:
+    """Ask nobody for an answer that would be refused."""
+    if approval.approve_barred:
+        hint = "somebody else with the role approver: tyrum approvals approve " + approval.approval_id
+        raise Failure(approval.approve_barred, hint=hint, code=ExitCode.NOT_AUTHORIZED)
+    if always is not None and always.argv is None and approval.always_barred:
+        raise Failure(approval.always_barred, hint="approve it once: without --always")
 
 
 async def watch(target: Callable[[], Target], conversation_id: str, output: Format) -> None:

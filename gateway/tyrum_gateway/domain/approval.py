@@ -4,7 +4,7 @@ Invariants: an approval is pending until exactly one outcome is recorded; approv
 was shown; whoever answers is recorded by name and method (ARCH-22: human identity, not transport metadata).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum, StrEnum, auto
 
@@ -17,6 +17,9 @@ from tyrum_gateway.domain.errors import (
 )
 from tyrum_gateway.domain.ids import ApprovalId, CallId, ConversationId, OverrideId, PrincipalId, TurnId
 from tyrum_gateway.domain.principal import Principal
+
+NOT_THE_REQUESTER = "you asked for this call: somebody else has to approve it"
+"""Why a principal may not approve where somebody else has to look."""
 
 
 class Outcome(StrEnum):
@@ -76,6 +79,8 @@ class Approval:
     target: str = ""
     """What policy saw, as `Target.describe` writes it: what a standing permission is derived from."""
     resolution: Resolution | None = None
+    requester: str = field(default="", compare=False)
+    """Name of `requested_by`, where it was read with it: for people, and no part of the question."""
 
 
 class Receipt(Enum):
@@ -131,7 +136,7 @@ def answer(
     if now >= approval.expires_at:
         raise AlreadyResolved(f"approval `{approval.approval_id}` has expired", state=Outcome.EXPIRED.value)
     if approve and not requester_may_approve and approval.requested_by == principal.principal_id:
-        raise RequesterMayNotApprove("you asked for this call: somebody else has to approve it")
+        raise RequesterMayNotApprove(NOT_THE_REQUESTER)
     if (approve or digest) and digest != approval.subject.digest:
         raise VersionConflict(
             "what would run is not what was shown: read the approval again",

@@ -43,7 +43,7 @@ _ANYBODYS = ("/tmp", "/var/tmp", "/dev/shm", "/run/user")  # noqa: S108 - nothin
 """Where every user of the machine, the agent's commands among them, may put and replace files."""
 
 _TARGET_FIELDS = frozenset(
-    {"tool", "effect", "program", "argv", "cwd", "env", "stdin", "secrets", "agent", "provenance"}
+    {"tool", "effect", "program", "argv", "cwd", "env", "stdin", "secrets", "agent", "provenance", "replaceable"}
 )
 
 
@@ -111,12 +111,9 @@ def permit(approval: Approval, wish: Wish) -> Override:
     resolution = approval.resolution
     if resolution is None or resolution.override_id is None or resolution.principal_id is None:
         raise KernelBug("nobody permitted this for good", approval=approval.approval_id)
-    target = read_target(approval.target)
-    rule = derive(target, wish.pattern, override_id=resolution.override_id, author=resolution.resolved_by)
-    _require_foreign(approval, target)
-    summary = _summary(rule)
-    if len(summary.encode(errors="replace")) > LONGEST_SUMMARY:
-        raise _refusal("its arguments are too long for people to read")
+    rule, summary = _permission(
+        approval, wish.pattern, override_id=resolution.override_id, author=resolution.resolved_by
+    )
     return Override(
         override_id=resolution.override_id,
         agent=approval.agent,
@@ -131,6 +128,28 @@ def permit(approval: Approval, wish: Wish) -> Override:
         created_at=resolution.resolved_at,
         expires_at=_end(resolution, wish.life),
     )
+
+
+def refusal(approval: Approval) -> str:
+    """Say why nothing can be permitted for good without a pattern; empty when something can."""
+    try:
+        _permission(approval, None, override_id=OverrideId(""), author="")
+    except (OverrideNotDerivable, InvalidRequest) as error:
+        return error.public
+    return ""
+
+
+def _permission(
+    approval: Approval, pattern: Pattern | None, *, override_id: OverrideId, author: str
+) -> tuple[Rule, str]:
+    """Derive the rule, with what it permits for people."""
+    target = read_target(approval.target)
+    rule = derive(target, pattern, override_id=override_id, author=author)
+    _require_foreign(approval, target)
+    summary = _summary(rule)
+    if len(summary.encode(errors="replace")) > LONGEST_SUMMARY:
+        raise _refusal("its arguments are too long for people to read")
+    return rule, summary
 
 
 def derive(target: Target, pattern: Pattern | None, *, override_id: OverrideId, author: str) -> Rule:
@@ -198,6 +217,7 @@ def _read(value: Mapping[str, Any]) -> Target:
         tool=value["tool"],
         effect=Effect(value["effect"]),
         program=value.get("program"),
+        replaceable=value.get("replaceable", ""),
         argv=tuple(value.get("argv", ())),
         cwd=value.get("cwd", "."),
         env=frozenset(value.get("env", ())),
@@ -219,6 +239,8 @@ def _never(target: Target) -> str:
         return f"`{name}` runs what its arguments, input or files name: permitting it permits anything"
     if not called_by_its_name(target.program, target.argv[0]):
         return f"`{name}` is called by another name or path, by which some choose what they do"
+    if target.replaceable:
+        return f"{target.replaceable} (install it where root alone may write)"
     if target.stdin:
         return "it reads standard input, which a permission cannot fix"
     injecting = sorted(item for item in target.env | target.secrets if injects(item))

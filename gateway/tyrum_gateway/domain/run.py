@@ -23,6 +23,9 @@ from tyrum_gateway.domain.ids import (
 )
 from tyrum_gateway.domain.states import CallState, TurnState
 
+LONGEST_TARGET = 8 * 1024
+"""Bytes of a target that a run shows; the transcript has every one whole."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunBinding:
@@ -37,7 +40,7 @@ class RunBinding:
 
 @dataclass(frozen=True, slots=True)
 class RunCall:
-    """One tool call, without its arguments."""
+    """One tool call."""
 
     call_id: CallId
     step: int
@@ -49,6 +52,8 @@ class RunCall:
     binding: RunBinding | None
     output_bytes: int
     """Of both streams, whether they were kept or not."""
+    target: str = ""
+    """What policy saw when it was last decided; empty before, and beyond `LONGEST_TARGET`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +132,8 @@ class RunFilter:
     principal_id: PrincipalId | None = None
     state: TurnState | None = None
     since: datetime | None = None
+    until: datetime | None = None
+    """Those accepted at this moment are left out."""
 
 
 @dataclass(frozen=True, slots=True)

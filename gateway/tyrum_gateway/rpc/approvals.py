@@ -45,7 +45,7 @@ class ApprovalServicer(approval_pb2_grpc.ApprovalServiceServicer):
             after=ApprovalId.parse(token, "page_token") if token else None,
             limit=size + 1,
         )
-        approvals, more = convert.page(found, size, convert.approval)
+        approvals, more = convert.page(found, size, self._approval)
         return approval_pb2.ListApprovalsResponse(
             approvals=approvals, next_page_token=approvals[-1].approval_id if more else ""
         )
@@ -55,7 +55,7 @@ class ApprovalServicer(approval_pb2_grpc.ApprovalServiceServicer):
     ) -> approval_pb2.GetApprovalResponse:
         """Return an approval."""
         found = await self._store.approval(ApprovalId.parse(request.approval_id, "approval_id"))
-        return approval_pb2.GetApprovalResponse(approval=convert.approval(found))
+        return approval_pb2.GetApprovalResponse(approval=self._approval(found))
 
     async def ResolveApproval(  # noqa: N802 - named by the contract
         self, request: approval_pb2.ResolveApprovalRequest, context: Any
@@ -75,7 +75,7 @@ class ApprovalServicer(approval_pb2_grpc.ApprovalServiceServicer):
             reason=convert.reason(request.reason),
             always=_always(request),
         )
-        return approval_pb2.ResolveApprovalResponse(approval=convert.approval(resolved))
+        return approval_pb2.ResolveApprovalResponse(approval=self._approval(resolved))
 
     async def WatchApprovals(  # noqa: N802 - named by the contract
         self, request: approval_pb2.WatchApprovalsRequest, context: Any
@@ -89,9 +89,12 @@ class ApprovalServicer(approval_pb2_grpc.ApprovalServiceServicer):
                     case CaughtUp():
                         yield approval_pb2.WatchApprovalsResponse(caught_up=approval_pb2.CaughtUp())
                     case Approval():
-                        yield approval_pb2.WatchApprovalsResponse(approval=convert.approval(item))
+                        yield approval_pb2.WatchApprovalsResponse(approval=self._approval(item))
                     case _:
                         assert_never(item)
+
+    def _approval(self, item: Approval) -> approval_pb2.Approval:
+        return convert.approval(item, self._desk.bars(caller(), item))
 
 
 def _always(request: approval_pb2.ResolveApprovalRequest) -> Wish | None:

@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 
 from tyrum.approval.v1 import approval_pb2
 from tyrum.chat.v1 import chat_pb2, event_pb2
+from tyrum_gateway.domain.answering import Bars
 from tyrum_gateway.domain.approval import Approval, Outcome
 from tyrum_gateway.domain.commit import Conversation
 from tyrum_gateway.domain.errors import InvalidRequest
@@ -170,8 +171,8 @@ def conversation(item: Conversation) -> chat_pb2.Conversation:
     )
 
 
-def approval(item: Approval) -> approval_pb2.Approval:
-    """Write an approval."""
+def approval(item: Approval, barred: Bars) -> approval_pb2.Approval:
+    """Write an approval for a caller."""
     message = approval_pb2.Approval(
         approval_id=item.approval_id,
         conversation_id=item.conversation_id,
@@ -186,6 +187,10 @@ def approval(item: Approval) -> approval_pb2.Approval:
         created_at=timestamp(item.created_at),
         expires_at=timestamp(item.expires_at),
         agent=item.agent,
+        requested_by_name=item.requester,
+        approve_barred=barred.approve,
+        always_barred=barred.always,
+        deny_barred=barred.deny,
     )
     if item.resolution is not None:
         message.outcome = OUTCOMES[item.resolution.outcome]

@@ -2,14 +2,14 @@
 
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from google.protobuf import duration_pb2
 
 from tyrum.run.v1 import run_pb2, run_pb2_grpc
 from tyrum_gateway.app.runs import RunDesk
 from tyrum_gateway.domain.errors import InvalidRequest
-from tyrum_gateway.domain.ids import ConversationId, PrincipalId, RunId, TurnId
+from tyrum_gateway.domain.ids import ConversationId, RunId, TurnId
 from tyrum_gateway.domain.run import Run, RunApproval, RunCall, RunFilter
 from tyrum_gateway.domain.states import TurnState
 from tyrum_gateway.rpc import convert
@@ -31,7 +31,7 @@ class RunServicer(run_pb2_grpc.RunServiceServicer):
         size = convert.page_size(request.page_size, default=50, maximum=200)
         token = request.page_token
         before = RunId.parse(token, "page_token").turn_id if token else None
-        page = await self._desk.page(caller(), _filter(request.filter), before, size)
+        page = await self._desk.page(caller(), await self._filter(request.filter), before, size)
         runs, more = convert.page(page.runs, size, run)
         following = RunId.of(page.next) if page.next is not None else ""
         return run_pb2.ListRunsResponse(runs=runs, next_page_token=runs[-1].run_id if more else following)
@@ -51,36 +51,39 @@ class RunServicer(run_pb2_grpc.RunServiceServicer):
         self, request: run_pb2.ExportRunsRequest, context: Any
     ) -> AsyncGenerator[run_pb2.ExportRunsResponse, None]:
         """Stream all runs that pass the filters."""
-        async for found in self._desk.all(caller(), _filter(request.filter)):
+        async for found in self._desk.all(caller(), await self._filter(request.filter)):
             left = list(found)
             while left:
                 written, _ = convert.page(left, len(left), run)
                 yield run_pb2.ExportRunsResponse(runs=written)
                 left = left[len(written) :]
 
+    async def _filter(self, given: run_pb2.RunFilter) -> RunFilter:
+        state: TurnState | None = None
+        if given.state:
+            state = _STATES.get(given.state)
+            if state is None:
+                raise InvalidRequest("filter.state", "must be a state of a turn")
+        conversation, principal = given.conversation_id, given.principal_id
+        return RunFilter(
+            conversation_id=ConversationId.parse(conversation, "filter.conversation_id")
+            if conversation
+            else None,
+            principal_id=await self._desk.principal(caller(), principal) if principal else None,
+            state=state,
+            since=_moment(given, "since"),
+            until=_moment(given, "until"),
+        )
 
-def _filter(given: run_pb2.RunFilter) -> RunFilter:
-    state: TurnState | None = None
-    if given.state:
-        state = _STATES.get(given.state)
-        if state is None:
-            raise InvalidRequest("filter.state", "must be a state of a turn")
-    since: datetime | None = None
-    if given.HasField("since"):
-        try:
-            since = given.since.ToDatetime(tzinfo=UTC)
-        except (ValueError, OverflowError) as error:
-            raise InvalidRequest("filter.since", "is no time") from error
-    return RunFilter(
-        conversation_id=ConversationId.parse(given.conversation_id, "filter.conversation_id")
-        if given.conversation_id
-        else None,
-        principal_id=PrincipalId.parse(given.principal_id, "filter.principal_id")
-        if given.principal_id
-        else None,
-        state=state,
-        since=since,
-    )
+
+def _moment(given: run_pb2.RunFilter, field: Literal["since", "until"]) -> datetime | None:
+    if not given.HasField(field):
+        return None
+    value = given.since if field == "since" else given.until
+    try:
+        return value.ToDatetime(tzinfo=UTC)
+    except (ValueError, OverflowError) as error:
+        raise InvalidRequest(f"filter.{field}", "is no time") from error
 
 
 def run(item: Run) -> run_pb2.Run:
@@ -127,6 +130,7 @@ def _call(item: RunCall) -> run_pb2.RunCall:
         operation_id=item.operation_id or "",
         process_id=item.process_id or "",
         output_bytes=item.output_bytes,
+        target=item.target,
     )
     if item.binding is not None:
         message.binding_id = item.binding.binding_id

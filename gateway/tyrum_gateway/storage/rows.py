@@ -189,6 +189,7 @@ def approval(row: sqlite3.Row) -> Approval:
         expires_at=from_microseconds(row["expires_at"]),
         agent=row["agent"],
         target=row["target"],
+        requester=row["requester"] or "",
         resolution=resolution,
     )
 

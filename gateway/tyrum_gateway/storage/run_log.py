@@ -25,7 +25,7 @@ from tyrum_gateway.domain.ids import (
     ProcessId,
     TurnId,
 )
-from tyrum_gateway.domain.run import Run, RunApproval, RunBinding, RunCall, RunEntry, RunLog
+from tyrum_gateway.domain.run import LONGEST_TARGET, Run, RunApproval, RunBinding, RunCall, RunEntry, RunLog
 from tyrum_gateway.domain.states import CallState, TurnState
 from tyrum_gateway.storage.reads import Reads
 from tyrum_gateway.storage.statements import compiled
@@ -89,6 +89,16 @@ RUN_APPROVALS = compiled(
     .where(_of_turn, events.c.kind == literal_column("'approval_requested'"))
     .order_by(events.c.sequence)
 )
+_payload = events.c.payload
+_target = func.json_extract(_payload, literal_column("'$.target'"))
+RUN_TARGETS = compiled(
+    select(
+        func.json_extract(_payload, literal_column("'$.call_id'")).label("call_id"), _target.label("target")
+    )
+    .select_from(events)
+    .where(_of_turn, events.c.kind == literal_column("'tool_call_decided'"))
+    .order_by(events.c.sequence)
+)
 RUN_ABANDONED = compiled(
     select(func.count().label("abandoned"))
     .select_from(events)
@@ -125,15 +135,17 @@ class SqliteRunLog(RunLog):
     async def run(self, turn_id: TurnId) -> Run:
         """See `RunLog.run`."""
         parameters = {"turn": turn_id}
-        found, called, asked, given_up = await self._reads.fetch(
+        found, called, asked, decided, given_up = await self._reads.fetch(
             (RUN_TURN, parameters),
             (RUN_CALLS, parameters),
             (RUN_APPROVALS, parameters),
+            (RUN_TARGETS, parameters),
             (RUN_ABANDONED, parameters),
         )
         if not found:
             raise NotFound("turn", turn_id)
         row = found[0]
+        targets = {item["call_id"]: item["target"] or "" for item in decided}
         return Run(
             turn_id=turn_id,
             conversation_id=ConversationId(row["conversation_id"]),
@@ -150,12 +162,12 @@ class SqliteRunLog(RunLog):
             input_tokens=row["input_tokens"],
             output_tokens=row["output_tokens"],
             usage_complete=bool(row["usage_complete"]),
-            calls=tuple(_call(item) for item in called),
+            calls=tuple(_call(item, targets.get(item["call_id"], "")) for item in called),
             approvals=tuple(_approval(item) for item in asked),
         )
 
 
-def _call(row: sqlite3.Row) -> RunCall:
+def _call(row: sqlite3.Row, target: str) -> RunCall:
     binding = None
     if row["binding_id"] is not None:
         binding = RunBinding(
@@ -175,6 +187,7 @@ def _call(row: sqlite3.Row) -> RunCall:
         process_id=_optional(ProcessId, row["process_id"]),
         binding=binding,
         output_bytes=(row["stdout_bytes"] or 0) + (row["stderr_bytes"] or 0),
+        target=target if len(target.encode(errors="replace")) <= LONGEST_TARGET else "",
     )
 
 

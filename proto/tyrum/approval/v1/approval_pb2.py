@@ -28,35 +28,35 @@ from tyrum.chat.v1 import event_pb2 as tyrum_dot_chat_dot_v1_dot_event__pb2
 from tyrum.policy.v1 import policy_pb2 as tyrum_dot_policy_dot_v1_dot_policy__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tyrum/approval/v1/approval.proto\x12\x11tyrum.approval.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19tyrum/chat/v1/event.proto\x1a\x1ctyrum/policy/v1/policy.proto\"\xf8\x03\n\x08\x41pproval\x12\x13\n\x0b\x61pproval_id\x18\x01 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x02 \x01(\t\x12\x0f\n\x07turn_id\x18\x03 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x04 \x01(\t\x12\x0c\n\x04tool\x18\x05 \x01(\t\x12\x0f\n\x07summary\x18\x06 \x01(\t\x12\x14\n\x0csubject_json\x18\x07 \x01(\t\x12\x0e\n\x06\x64igest\x18\x08 \x01(\t\x12\x0f\n\x07rule_id\x18\t \x01(\t\x12\x14\n\x0crequested_by\x18\n \x01(\t\x12.\n\ncreated_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x07outcome\x18\r \x01(\x0e\x32\x1e.tyrum.chat.v1.ApprovalOutcome\x12\x13\n\x0bresolved_by\x18\x0e \x01(\t\x12\x0e\n\x06method\x18\x0f \x01(\t\x12\x0e\n\x06reason\x18\x10 \x01(\t\x12/\n\x0bresolved_at\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x61gent\x18\x12 \x01(\t\x12\x15\n\rresolved_from\x18\x13 \x01(\t\x12\x13\n\x0boverride_id\x18\x14 \x01(\t\"p\n\x14ListApprovalsRequest\x12\x18\n\x10include_resolved\x18\x01 \x01(\x08\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x04 \x01(\t\"`\n\x15ListApprovalsResponse\x12.\n\tapprovals\x18\x01 \x03(\x0b\x32\x1b.tyrum.approval.v1.Approval\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\")\n\x12GetApprovalRequest\x12\x13\n\x0b\x61pproval_id\x18\x01 \x01(\t\"D\n\x13GetApprovalResponse\x12-\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x1b.tyrum.approval.v1.Approval\"\xec\x01\n\x16ResolveApprovalRequest\x12\x13\n\x0b\x61pproval_id\x18\x01 \x01(\t\x12)\n\x06\x61nswer\x18\x02 \x01(\x0e\x32\x19.tyrum.approval.v1.Answer\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x36\n\x13override_expires_in\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12:\n\x10override_pattern\x18\x06 \x01(\x0b\x32 .tyrum.policy.v1.OverridePattern\"H\n\x17ResolveApprovalResponse\x12-\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x1b.tyrum.approval.v1.Approval\"0\n\x15WatchApprovalsRequest\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\"\x83\x01\n\x16WatchApprovalsResponse\x12/\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x1b.tyrum.approval.v1.ApprovalH\x00\x12\x30\n\tcaught_up\x18\x02 \x01(\x0b\x32\x1b.tyrum.approval.v1.CaughtUpH\x00\x42\x06\n\x04item\"\n\n\x08\x43\x61ughtUp*`\n\x06\x41nswer\x12\x16\n\x12\x41NSWER_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x41NSWER_APPROVE\x10\x01\x12\x0f\n\x0b\x41NSWER_DENY\x10\x02\x12\x19\n\x15\x41NSWER_APPROVE_ALWAYS\x10\x03\x32\xa6\x03\n\x0f\x41pprovalService\x12\x62\n\rListApprovals\x12\'.tyrum.approval.v1.ListApprovalsRequest\x1a(.tyrum.approval.v1.ListApprovalsResponse\x12\\\n\x0bGetApproval\x12%.tyrum.approval.v1.GetApprovalRequest\x1a&.tyrum.approval.v1.GetApprovalResponse\x12h\n\x0fResolveApproval\x12).tyrum.approval.v1.ResolveApprovalRequest\x1a*.tyrum.approval.v1.ResolveApprovalResponse\x12g\n\x0eWatchApprovals\x12(.tyrum.approval.v1.WatchApprovalsRequest\x1a).tyrum.approval.v1.WatchApprovalsResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n tyrum/approval/v1/approval.proto\x12\x11tyrum.approval.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19tyrum/chat/v1/event.proto\x1a\x1ctyrum/policy/v1/policy.proto\"\xd7\x04\n\x08\x41pproval\x12\x13\n\x0b\x61pproval_id\x18\x01 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x02 \x01(\t\x12\x0f\n\x07turn_id\x18\x03 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x04 \x01(\t\x12\x0c\n\x04tool\x18\x05 \x01(\t\x12\x0f\n\x07summary\x18\x06 \x01(\t\x12\x14\n\x0csubject_json\x18\x07 \x01(\t\x12\x0e\n\x06\x64igest\x18\x08 \x01(\t\x12\x0f\n\x07rule_id\x18\t \x01(\t\x12\x14\n\x0crequested_by\x18\n \x01(\t\x12.\n\ncreated_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nexpires_at\x18\x0c \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x07outcome\x18\r \x01(\x0e\x32\x1e.tyrum.chat.v1.ApprovalOutcome\x12\x13\n\x0bresolved_by\x18\x0e \x01(\t\x12\x0e\n\x06method\x18\x0f \x01(\t\x12\x0e\n\x06reason\x18\x10 \x01(\t\x12/\n\x0bresolved_at\x18\x11 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x61gent\x18\x12 \x01(\t\x12\x15\n\rresolved_from\x18\x13 \x01(\t\x12\x13\n\x0boverride_id\x18\x14 \x01(\t\x12\x19\n\x11requested_by_name\x18\x15 \x01(\t\x12\x16\n\x0e\x61pprove_barred\x18\x16 \x01(\t\x12\x15\n\ralways_barred\x18\x17 \x01(\t\x12\x13\n\x0b\x64\x65ny_barred\x18\x18 \x01(\t\"p\n\x14ListApprovalsRequest\x12\x18\n\x10include_resolved\x18\x01 \x01(\x08\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x04 \x01(\t\"`\n\x15ListApprovalsResponse\x12.\n\tapprovals\x18\x01 \x03(\x0b\x32\x1b.tyrum.approval.v1.Approval\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\")\n\x12GetApprovalRequest\x12\x13\n\x0b\x61pproval_id\x18\x01 \x01(\t\"D\n\x13GetApprovalResponse\x12-\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x1b.tyrum.approval.v1.Approval\"\xec\x01\n\x16ResolveApprovalRequest\x12\x13\n\x0b\x61pproval_id\x18\x01 \x01(\t\x12)\n\x06\x61nswer\x18\x02 \x01(\x0e\x32\x19.tyrum.approval.v1.Answer\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x0e\n\x06reason\x18\x04 \x01(\t\x12\x36\n\x13override_expires_in\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12:\n\x10override_pattern\x18\x06 \x01(\x0b\x32 .tyrum.policy.v1.OverridePattern\"H\n\x17ResolveApprovalResponse\x12-\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x1b.tyrum.approval.v1.Approval\"0\n\x15WatchApprovalsRequest\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\"\x83\x01\n\x16WatchApprovalsResponse\x12/\n\x08\x61pproval\x18\x01 \x01(\x0b\x32\x1b.tyrum.approval.v1.ApprovalH\x00\x12\x30\n\tcaught_up\x18\x02 \x01(\x0b\x32\x1b.tyrum.approval.v1.CaughtUpH\x00\x42\x06\n\x04item\"\n\n\x08\x43\x61ughtUp*`\n\x06\x41nswer\x12\x16\n\x12\x41NSWER_UNSPECIFIED\x10\x00\x12\x12\n\x0e\x41NSWER_APPROVE\x10\x01\x12\x0f\n\x0b\x41NSWER_DENY\x10\x02\x12\x19\n\x15\x41NSWER_APPROVE_ALWAYS\x10\x03\x32\xa6\x03\n\x0f\x41pprovalService\x12\x62\n\rListApprovals\x12\'.tyrum.approval.v1.ListApprovalsRequest\x1a(.tyrum.approval.v1.ListApprovalsResponse\x12\\\n\x0bGetApproval\x12%.tyrum.approval.v1.GetApprovalRequest\x1a&.tyrum.approval.v1.GetApprovalResponse\x12h\n\x0fResolveApproval\x12).tyrum.approval.v1.ResolveApprovalRequest\x1a*.tyrum.approval.v1.ResolveApprovalResponse\x12g\n\x0eWatchApprovals\x12(.tyrum.approval.v1.WatchApprovalsRequest\x1a).tyrum.approval.v1.WatchApprovalsResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tyrum.approval.v1.approval_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ANSWER']._serialized_start=1518
-  _globals['_ANSWER']._serialized_end=1614
+  _globals['_ANSWER']._serialized_start=1613
+  _globals['_ANSWER']._serialized_end=1709
   _globals['_APPROVAL']._serialized_start=178
-  _globals['_APPROVAL']._serialized_end=682
-  _globals['_LISTAPPROVALSREQUEST']._serialized_start=684
-  _globals['_LISTAPPROVALSREQUEST']._serialized_end=796
-  _globals['_LISTAPPROVALSRESPONSE']._serialized_start=798
-  _globals['_LISTAPPROVALSRESPONSE']._serialized_end=894
-  _globals['_GETAPPROVALREQUEST']._serialized_start=896
-  _globals['_GETAPPROVALREQUEST']._serialized_end=937
-  _globals['_GETAPPROVALRESPONSE']._serialized_start=939
-  _globals['_GETAPPROVALRESPONSE']._serialized_end=1007
-  _globals['_RESOLVEAPPROVALREQUEST']._serialized_start=1010
-  _globals['_RESOLVEAPPROVALREQUEST']._serialized_end=1246
-  _globals['_RESOLVEAPPROVALRESPONSE']._serialized_start=1248
-  _globals['_RESOLVEAPPROVALRESPONSE']._serialized_end=1320
-  _globals['_WATCHAPPROVALSREQUEST']._serialized_start=1322
-  _globals['_WATCHAPPROVALSREQUEST']._serialized_end=1370
-  _globals['_WATCHAPPROVALSRESPONSE']._serialized_start=1373
-  _globals['_WATCHAPPROVALSRESPONSE']._serialized_end=1504
-  _globals['_CAUGHTUP']._serialized_start=1506
-  _globals['_CAUGHTUP']._serialized_end=1516
-  _globals['_APPROVALSERVICE']._serialized_start=1617
-  _globals['_APPROVALSERVICE']._serialized_end=2039
+  _globals['_APPROVAL']._serialized_end=777
+  _globals['_LISTAPPROVALSREQUEST']._serialized_start=779
+  _globals['_LISTAPPROVALSREQUEST']._serialized_end=891
+  _globals['_LISTAPPROVALSRESPONSE']._serialized_start=893
+  _globals['_LISTAPPROVALSRESPONSE']._serialized_end=989
+  _globals['_GETAPPROVALREQUEST']._serialized_start=991
+  _globals['_GETAPPROVALREQUEST']._serialized_end=1032
+  _globals['_GETAPPROVALRESPONSE']._serialized_start=1034
+  _globals['_GETAPPROVALRESPONSE']._serialized_end=1102
+  _globals['_RESOLVEAPPROVALREQUEST']._serialized_start=1105
+  _globals['_RESOLVEAPPROVALREQUEST']._serialized_end=1341
+  _globals['_RESOLVEAPPROVALRESPONSE']._serialized_start=1343
+  _globals['_RESOLVEAPPROVALRESPONSE']._serialized_end=1415
+  _globals['_WATCHAPPROVALSREQUEST']._serialized_start=1417
+  _globals['_WATCHAPPROVALSREQUEST']._serialized_end=1465
+  _globals['_WATCHAPPROVALSRESPONSE']._serialized_start=1468
+  _globals['_WATCHAPPROVALSRESPONSE']._serialized_end=1599
+  _globals['_CAUGHTUP']._serialized_start=1601
+  _globals['_CAUGHTUP']._serialized_end=1611
+  _globals['_APPROVALSERVICE']._serialized_start=1712
+  _globals['_APPROVALSERVICE']._serialized_end=2134
 # @@protoc_insertion_point(module_scope)

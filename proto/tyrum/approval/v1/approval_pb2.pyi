@@ -81,6 +81,10 @@ class Approval(_message.Message):
     AGENT_FIELD_NUMBER: _builtins.int
     RESOLVED_FROM_FIELD_NUMBER: _builtins.int
     OVERRIDE_ID_FIELD_NUMBER: _builtins.int
+    REQUESTED_BY_NAME_FIELD_NUMBER: _builtins.int
+    APPROVE_BARRED_FIELD_NUMBER: _builtins.int
+    ALWAYS_BARRED_FIELD_NUMBER: _builtins.int
+    DENY_BARRED_FIELD_NUMBER: _builtins.int
     approval_id: _builtins.str
     """`appr_` and 26 characters."""
     conversation_id: _builtins.str
@@ -115,6 +119,16 @@ class Approval(_message.Message):
     """From where it was resolved: the transport and what it proved of the peer, such as `unix socket`."""
     override_id: _builtins.str
     """The override that the answer created too; empty without one."""
+    requested_by_name: _builtins.str
+    """Name of the principal in `requested_by`; empty when it is not known."""
+    approve_barred: _builtins.str
+    """Why the caller may not approve it; empty when they may, and when it is resolved."""
+    always_barred: _builtins.str
+    """Why the caller's APPROVE_ALWAYS without a pattern would be refused; empty when it would not, and when it is
+    resolved.
+    """
+    deny_barred: _builtins.str
+    """Why the caller may not deny it; empty when they may, and when it is resolved."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When it was asked."""
@@ -150,10 +164,14 @@ class Approval(_message.Message):
         agent: _builtins.str = ...,
         resolved_from: _builtins.str = ...,
         override_id: _builtins.str = ...,
+        requested_by_name: _builtins.str = ...,
+        approve_barred: _builtins.str = ...,
+        always_barred: _builtins.str = ...,
+        deny_barred: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "expires_at", b"expires_at", "resolved_at", b"resolved_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "approval_id", b"approval_id", "call_id", b"call_id", "conversation_id", b"conversation_id", "created_at", b"created_at", "digest", b"digest", "expires_at", b"expires_at", "method", b"method", "outcome", b"outcome", "override_id", b"override_id", "reason", b"reason", "requested_by", b"requested_by", "resolved_at", b"resolved_at", "resolved_by", b"resolved_by", "resolved_from", b"resolved_from", "rule_id", b"rule_id", "subject_json", b"subject_json", "summary", b"summary", "tool", b"tool", "turn_id", b"turn_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "always_barred", b"always_barred", "approval_id", b"approval_id", "approve_barred", b"approve_barred", "call_id", b"call_id", "conversation_id", b"conversation_id", "created_at", b"created_at", "deny_barred", b"deny_barred", "digest", b"digest", "expires_at", b"expires_at", "method", b"method", "outcome", b"outcome", "override_id", b"override_id", "reason", b"reason", "requested_by", b"requested_by", "requested_by_name", b"requested_by_name", "resolved_at", b"resolved_at", "resolved_by", b"resolved_by", "resolved_from", b"resolved_from", "rule_id", b"rule_id", "subject_json", b"subject_json", "summary", b"summary", "tool", b"tool", "turn_id", b"turn_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

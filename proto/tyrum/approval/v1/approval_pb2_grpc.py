@@ -29,13 +29,14 @@ class ApprovalServiceStub:
     """ApprovalService is the approvals inbox.
 
     Errors common to all RPCs:
-    condition                           | code              | reason             | what the caller does
-    no bearer token                     | UNAUTHENTICATED   | TOKEN_MISSING      | present the token
-    unknown, expired or revoked token   | UNAUTHENTICATED   | TOKEN_INVALID      | get a new token
-    role missing                        | PERMISSION_DENIED | ROLE_REQUIRED      | ask an administrator
-    a field breaks its stated limits    | INVALID_ARGUMENT  | FIELD_INVALID      | fix the request
-    unknown approval                    | NOT_FOUND         | RESOURCE_NOT_FOUND | fix the id
-    unexpected failure                  | INTERNAL          | INTERNAL           | report the incident id
+    condition                          | code               | reason             | what the caller does
+    no bearer token                    | UNAUTHENTICATED    | TOKEN_MISSING      | present the token
+    unknown, expired or revoked token  | UNAUTHENTICATED    | TOKEN_INVALID      | get a new token
+    role missing                       | PERMISSION_DENIED  | ROLE_REQUIRED      | ask an administrator
+    a field breaks its stated limits   | INVALID_ARGUMENT   | FIELD_INVALID      | fix the request
+    unknown approval                   | NOT_FOUND          | RESOURCE_NOT_FOUND | fix the id
+    512 streams of the caller are open | RESOURCE_EXHAUSTED | QUOTA              | close one
+    unexpected failure                 | INTERNAL           | INTERNAL           | report the incident id
     """
 
     def __init__(self, channel):
@@ -70,13 +71,14 @@ class ApprovalServiceServicer:
     """ApprovalService is the approvals inbox.
 
     Errors common to all RPCs:
-    condition                           | code              | reason             | what the caller does
-    no bearer token                     | UNAUTHENTICATED   | TOKEN_MISSING      | present the token
-    unknown, expired or revoked token   | UNAUTHENTICATED   | TOKEN_INVALID      | get a new token
-    role missing                        | PERMISSION_DENIED | ROLE_REQUIRED      | ask an administrator
-    a field breaks its stated limits    | INVALID_ARGUMENT  | FIELD_INVALID      | fix the request
-    unknown approval                    | NOT_FOUND         | RESOURCE_NOT_FOUND | fix the id
-    unexpected failure                  | INTERNAL          | INTERNAL           | report the incident id
+    condition                          | code               | reason             | what the caller does
+    no bearer token                    | UNAUTHENTICATED    | TOKEN_MISSING      | present the token
+    unknown, expired or revoked token  | UNAUTHENTICATED    | TOKEN_INVALID      | get a new token
+    role missing                       | PERMISSION_DENIED  | ROLE_REQUIRED      | ask an administrator
+    a field breaks its stated limits   | INVALID_ARGUMENT   | FIELD_INVALID      | fix the request
+    unknown approval                   | NOT_FOUND          | RESOURCE_NOT_FOUND | fix the id
+    512 streams of the caller are open | RESOURCE_EXHAUSTED | QUOTA              | close one
+    unexpected failure                 | INTERNAL           | INTERNAL           | report the incident id
     """
 
     def ListApprovals(self, request, context):
@@ -156,13 +158,14 @@ class ApprovalService:
     """ApprovalService is the approvals inbox.
 
     Errors common to all RPCs:
-    condition                           | code              | reason             | what the caller does
-    no bearer token                     | UNAUTHENTICATED   | TOKEN_MISSING      | present the token
-    unknown, expired or revoked token   | UNAUTHENTICATED   | TOKEN_INVALID      | get a new token
-    role missing                        | PERMISSION_DENIED | ROLE_REQUIRED      | ask an administrator
-    a field breaks its stated limits    | INVALID_ARGUMENT  | FIELD_INVALID      | fix the request
-    unknown approval                    | NOT_FOUND         | RESOURCE_NOT_FOUND | fix the id
-    unexpected failure                  | INTERNAL          | INTERNAL           | report the incident id
+    condition                          | code               | reason             | what the caller does
+    no bearer token                    | UNAUTHENTICATED    | TOKEN_MISSING      | present the token
+    unknown, expired or revoked token  | UNAUTHENTICATED    | TOKEN_INVALID      | get a new token
+    role missing                       | PERMISSION_DENIED  | ROLE_REQUIRED      | ask an administrator
+    a field breaks its stated limits   | INVALID_ARGUMENT   | FIELD_INVALID      | fix the request
+    unknown approval                   | NOT_FOUND          | RESOURCE_NOT_FOUND | fix the id
+    512 streams of the caller are open | RESOURCE_EXHAUSTED | QUOTA              | close one
+    unexpected failure                 | INTERNAL           | INTERNAL           | report the incident id
     """
 
     @staticmethod

@@ -170,6 +170,7 @@ class RunCall(_message.Message):
     ARTIFACT_DIGEST_FIELD_NUMBER: _builtins.int
     INSTANCE_ID_FIELD_NUMBER: _builtins.int
     OUTPUT_BYTES_FIELD_NUMBER: _builtins.int
+    TARGET_FIELD_NUMBER: _builtins.int
     call_id: _builtins.str
     """The call."""
     step: _builtins.int
@@ -196,6 +197,10 @@ class RunCall(_message.Message):
     """Instance at the start."""
     output_bytes: _builtins.int
     """Bytes that the process wrote."""
+    target: _builtins.str
+    """What policy saw of it when it was last decided, as ToolCallDecided of the transcript has it; empty before,
+    and when it has more than 8 KiB.
+    """
     def __init__(
         self,
         *,
@@ -212,10 +217,11 @@ class RunCall(_message.Message):
         artifact_digest: _builtins.str = ...,
         instance_id: _builtins.str = ...,
         output_bytes: _builtins.int = ...,
+        target: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["artifact_digest", b"artifact_digest", "binding_id", b"binding_id", "call_id", b"call_id", "instance_id", b"instance_id", "operation_id", b"operation_id", "output_bytes", b"output_bytes", "process_id", b"process_id", "profile", b"profile", "provider", b"provider", "rule_id", b"rule_id", "state", b"state", "step", b"step", "tool", b"tool"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["artifact_digest", b"artifact_digest", "binding_id", b"binding_id", "call_id", b"call_id", "instance_id", b"instance_id", "operation_id", b"operation_id", "output_bytes", b"output_bytes", "process_id", b"process_id", "profile", b"profile", "provider", b"provider", "rule_id", b"rule_id", "state", b"state", "step", b"step", "target", b"target", "tool", b"tool"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -289,15 +295,20 @@ class RunFilter(_message.Message):
     PRINCIPAL_ID_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     SINCE_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """Only those of one conversation. OPTIONAL."""
     principal_id: _builtins.str
-    """Only those of one principal, by id. OPTIONAL."""
+    """Only those of one principal: its id, or its name. OPTIONAL."""
     state: _event_pb2.TurnState.ValueType
     """Only those in one state. OPTIONAL."""
     @_builtins.property
     def since(self) -> _timestamp_pb2.Timestamp:
         """Only those accepted at or after this time. OPTIONAL."""
+
+    @_builtins.property
+    def until(self) -> _timestamp_pb2.Timestamp:
+        """Only those accepted before this time. OPTIONAL."""
 
     def __init__(
         self,
@@ -306,10 +317,11 @@ class RunFilter(_message.Message):
         principal_id: _builtins.str = ...,
         state: _event_pb2.TurnState.ValueType = ...,
         since: _timestamp_pb2.Timestamp | None = ...,
+        until: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since", "until", b"until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "principal_id", b"principal_id", "since", b"since", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "principal_id", b"principal_id", "since", b"since", "state", b"state", "until", b"until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -30,12 +30,13 @@ class RunServiceStub:
     every turn is in it from the commit that accepted it. Callers with the role chat alone see their own runs.
 
     Errors common to all RPCs:
-    condition                           | code              | reason             | what the caller does
-    no bearer token                     | UNAUTHENTICATED   | TOKEN_MISSING      | present the token
-    unknown, expired or revoked token   | UNAUTHENTICATED   | TOKEN_INVALID      | get a new token
-    role missing                        | PERMISSION_DENIED | ROLE_REQUIRED      | ask an administrator
-    a field breaks its stated limits    | INVALID_ARGUMENT  | FIELD_INVALID      | fix the request
-    unexpected failure                  | INTERNAL          | INTERNAL           | report the incident id
+    condition                          | code               | reason        | what the caller does
+    no bearer token                    | UNAUTHENTICATED    | TOKEN_MISSING | present the token
+    unknown, expired or revoked token  | UNAUTHENTICATED    | TOKEN_INVALID | get a new token
+    role missing                       | PERMISSION_DENIED  | ROLE_REQUIRED | ask an administrator
+    a field breaks its stated limits   | INVALID_ARGUMENT   | FIELD_INVALID | fix the request
+    512 streams of the caller are open | RESOURCE_EXHAUSTED | QUOTA         | close one
+    unexpected failure                 | INTERNAL           | INTERNAL      | report the incident id
     """
 
     def __init__(self, channel):
@@ -66,12 +67,13 @@ class RunServiceServicer:
     every turn is in it from the commit that accepted it. Callers with the role chat alone see their own runs.
 
     Errors common to all RPCs:
-    condition                           | code              | reason             | what the caller does
-    no bearer token                     | UNAUTHENTICATED   | TOKEN_MISSING      | present the token
-    unknown, expired or revoked token   | UNAUTHENTICATED   | TOKEN_INVALID      | get a new token
-    role missing                        | PERMISSION_DENIED | ROLE_REQUIRED      | ask an administrator
-    a field breaks its stated limits    | INVALID_ARGUMENT  | FIELD_INVALID      | fix the request
-    unexpected failure                  | INTERNAL          | INTERNAL           | report the incident id
+    condition                          | code               | reason        | what the caller does
+    no bearer token                    | UNAUTHENTICATED    | TOKEN_MISSING | present the token
+    unknown, expired or revoked token  | UNAUTHENTICATED    | TOKEN_INVALID | get a new token
+    role missing                       | PERMISSION_DENIED  | ROLE_REQUIRED | ask an administrator
+    a field breaks its stated limits   | INVALID_ARGUMENT   | FIELD_INVALID | fix the request
+    512 streams of the caller are open | RESOURCE_EXHAUSTED | QUOTA         | close one
+    unexpected failure                 | INTERNAL           | INTERNAL      | report the incident id
     """
 
     def ListRuns(self, request, context):
@@ -131,12 +133,13 @@ class RunService:
     every turn is in it from the commit that accepted it. Callers with the role chat alone see their own runs.
 
     Errors common to all RPCs:
-    condition                           | code              | reason             | what the caller does
-    no bearer token                     | UNAUTHENTICATED   | TOKEN_MISSING      | present the token
-    unknown, expired or revoked token   | UNAUTHENTICATED   | TOKEN_INVALID      | get a new token
-    role missing                        | PERMISSION_DENIED | ROLE_REQUIRED      | ask an administrator
-    a field breaks its stated limits    | INVALID_ARGUMENT  | FIELD_INVALID      | fix the request
-    unexpected failure                  | INTERNAL          | INTERNAL           | report the incident id
+    condition                          | code               | reason        | what the caller does
+    no bearer token                    | UNAUTHENTICATED    | TOKEN_MISSING | present the token
+    unknown, expired or revoked token  | UNAUTHENTICATED    | TOKEN_INVALID | get a new token
+    role missing                       | PERMISSION_DENIED  | ROLE_REQUIRED | ask an administrator
+    a field breaks its stated limits   | INVALID_ARGUMENT   | FIELD_INVALID | fix the request
+    512 streams of the caller are open | RESOURCE_EXHAUSTED | QUOTA         | close one
+    unexpected failure                 | INTERNAL           | INTERNAL      | report the incident id
     """
 
     @staticmethod
