@@ -9,7 +9,7 @@ import pytest
 from tests.storage.builders import new
 from tyrum_gateway.app.sessions import Sessions
 from tyrum_gateway.bootstrap.system import SystemClock
-from tyrum_gateway.domain.errors import NotAuthenticated, NotAuthorized
+from tyrum_gateway.domain.errors import NotAuthenticated, NotAuthorized, QuotaExceeded, translate
 from tyrum_gateway.domain.ids import PrincipalId, TokenId
 from tyrum_gateway.domain.principal import Principal
 
@@ -76,4 +76,23 @@ async def test_errors_of_a_stream_stay_what_they_are() -> None:
         with pytest.raises(type(error), match="own"):
             async with sessions.during(somebody()):
                 raise error
+    assert len(sessions) == 0
+
+
+async def test_the_streams_of_a_principal_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One principal has so many streams and no more, with any token of its; others have theirs."""
+    monkeypatch.setattr("tyrum_gateway.app.sessions.MOST_STREAMS", 2)
+    sessions, anna = Sessions(SystemClock()), somebody()
+    streams = [await begin(sessions, one) for one in (anna, replace(anna, token_id=new(TokenId)))]
+    with pytest.raises(QuotaExceeded, match="2 streams open") as refused:
+        await lasting(sessions, anna, asyncio.Event())
+    assert translate(refused.value).reason == "QUOTA"
+    streams.append(await begin(sessions, somebody()))
+    streams[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await streams[0]
+    streams.append(await begin(sessions, anna))
+    for stream in streams[1:]:
+        stream.cancel()
+    await asyncio.gather(*streams, return_exceptions=True)
     assert len(sessions) == 0

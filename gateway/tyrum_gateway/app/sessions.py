@@ -1,17 +1,20 @@
 """Streams that run on somebody's behalf, and how they end when that somebody may no longer have them.
 
-Invariant: a stream never outlives the token it was opened with, and ends at once when the token is revoked,
-its principal disabled, or a role taken from it.
+Invariants: a stream never outlives the token it was opened with, and ends at once when the token is revoked,
+its principal disabled, or a role taken from it; one principal has at most `MOST_STREAMS`.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from tyrum_gateway.domain.errors import NotAuthenticated, TyrumError
+from tyrum_gateway.domain.errors import NotAuthenticated, QuotaExceeded, TyrumError
 from tyrum_gateway.domain.ids import PrincipalId, TokenId
 from tyrum_gateway.domain.ports import Clock
 from tyrum_gateway.domain.principal import Principal, Role
+
+MOST_STREAMS = 512
+"""Streams that one principal may have open, over all its connections; what one may cost is bounded too."""
 
 _EXPIRED = "the bearer token is not valid any more"
 
@@ -49,7 +52,14 @@ class Sessions:
         Raises:
             NotAuthenticated: The token has expired or was revoked, or the principal is disabled.
             NotAuthorized: The principal has lost a role.
+            QuotaExceeded: The principal has `MOST_STREAMS` open.
         """
+        if len(self._open.get(principal.principal_id, ())) >= MOST_STREAMS:
+            raise QuotaExceeded(
+                f"you have {MOST_STREAMS} streams open, as many as a principal may: close one, or wait until "
+                "one ends",
+                principal=principal.principal_id,
+            )
         seconds: float | None = None
         if principal.expires_at is not None:
             seconds = max((principal.expires_at - self._clock.now()).total_seconds(), 0)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 import grpc
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from tyrum.approval.v1 import approval_pb2_grpc
@@ -17,6 +16,7 @@ from tyrum.chat.v1 import chat_pb2_grpc
 from tyrum.identity.v1 import identity_pb2_grpc
 from tyrum.policy.v1 import policy_pb2_grpc
 from tyrum.run.v1 import run_pb2_grpc
+from tyrum_gateway.app.sessions import MOST_STREAMS
 from tyrum_gateway.domain.errors import StateUnusable
 from tyrum_gateway.rpc.approvals import ApprovalServicer
 from tyrum_gateway.rpc.audit import AuditServicer
@@ -24,6 +24,7 @@ from tyrum_gateway.rpc.authorization import APPROVAL, AUDIT, CATALOG, CHAT, IDEN
 from tyrum_gateway.rpc.catalog import CatalogServicer
 from tyrum_gateway.rpc.chat import ChatServicer
 from tyrum_gateway.rpc.guard import Guard
+from tyrum_gateway.rpc.health import Health
 from tyrum_gateway.rpc.identity import IdentityServicer
 from tyrum_gateway.rpc.policy import PolicyServicer
 from tyrum_gateway.rpc.runs import RunServicer
@@ -31,9 +32,18 @@ from tyrum_gateway.rpc.runs import RunServicer
 MESSAGE_LIMIT = 4 * 1024 * 1024
 """Bytes of the largest message in either direction."""
 
+STREAMS_PER_CONNECTION = 2 * MOST_STREAMS
+"""Calls that a connection may have open; what is more waits at the client. Twice what one principal may have
+as streams, so that one that is at its bound is told so, and can still call."""
+
+IDLE_MILLISECONDS = 600_000
+"""For how long a connection without a call is kept; whoever is still there connects again by itself."""
+
 _OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_LIMIT),
     ("grpc.max_send_message_length", MESSAGE_LIMIT),
+    ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION),
+    ("grpc.max_connection_idle_ms", IDLE_MILLISECONDS),
     ("grpc.so_reuseport", 0),
 )
 _SOCKET_UMASK = 0o177
@@ -85,7 +95,7 @@ class GatewayServer:
             certificate: For TLS on every `HOST:PORT`; without it they are served in the clear.
         """
         self._server = grpc.aio.server(interceptors=[guard], options=_OPTIONS)
-        self._health = HealthServicer()
+        self._health = Health()
         chat_pb2_grpc.add_ChatServiceServicer_to_server(services.chat, self._server)
         approval_pb2_grpc.add_ApprovalServiceServicer_to_server(services.approvals, self._server)
         catalog_pb2_grpc.add_CatalogServiceServicer_to_server(services.catalog, self._server)

@@ -31,12 +31,13 @@ class AuditServiceStub:
     rows and heads fit together.
 
     Errors common to all RPCs:
-    condition                           | code              | reason             | what the caller does
-    no bearer token                     | UNAUTHENTICATED   | TOKEN_MISSING      | present the token
-    unknown, expired or revoked token   | UNAUTHENTICATED   | TOKEN_INVALID      | get a new token
-    role missing                        | PERMISSION_DENIED | ROLE_REQUIRED      | ask an administrator
-    a field breaks its stated limits    | INVALID_ARGUMENT  | FIELD_INVALID      | fix the request
-    unexpected failure                  | INTERNAL          | INTERNAL           | report the incident id
+    condition                          | code               | reason        | what the caller does
+    no bearer token                    | UNAUTHENTICATED    | TOKEN_MISSING | present the token
+    unknown, expired or revoked token  | UNAUTHENTICATED    | TOKEN_INVALID | get a new token
+    role missing                       | PERMISSION_DENIED  | ROLE_REQUIRED | ask an administrator
+    a field breaks its stated limits   | INVALID_ARGUMENT   | FIELD_INVALID | fix the request
+    512 streams of the caller are open | RESOURCE_EXHAUSTED | QUOTA         | close one
+    unexpected failure                 | INTERNAL           | INTERNAL      | report the incident id
     """
 
     def __init__(self, channel):
@@ -68,12 +69,13 @@ class AuditServiceServicer:
     rows and heads fit together.
 
     Errors common to all RPCs:
-    condition                           | code              | reason             | what the caller does
-    no bearer token                     | UNAUTHENTICATED   | TOKEN_MISSING      | present the token
-    unknown, expired or revoked token   | UNAUTHENTICATED   | TOKEN_INVALID      | get a new token
-    role missing                        | PERMISSION_DENIED | ROLE_REQUIRED      | ask an administrator
-    a field breaks its stated limits    | INVALID_ARGUMENT  | FIELD_INVALID      | fix the request
-    unexpected failure                  | INTERNAL          | INTERNAL           | report the incident id
+    condition                          | code               | reason        | what the caller does
+    no bearer token                    | UNAUTHENTICATED    | TOKEN_MISSING | present the token
+    unknown, expired or revoked token  | UNAUTHENTICATED    | TOKEN_INVALID | get a new token
+    role missing                       | PERMISSION_DENIED  | ROLE_REQUIRED | ask an administrator
+    a field breaks its stated limits   | INVALID_ARGUMENT   | FIELD_INVALID | fix the request
+    512 streams of the caller are open | RESOURCE_EXHAUSTED | QUOTA         | close one
+    unexpected failure                 | INTERNAL           | INTERNAL      | report the incident id
     """
 
     def ListAudit(self, request, context):
@@ -132,12 +134,13 @@ class AuditService:
     rows and heads fit together.
 
     Errors common to all RPCs:
-    condition                           | code              | reason             | what the caller does
-    no bearer token                     | UNAUTHENTICATED   | TOKEN_MISSING      | present the token
-    unknown, expired or revoked token   | UNAUTHENTICATED   | TOKEN_INVALID      | get a new token
-    role missing                        | PERMISSION_DENIED | ROLE_REQUIRED      | ask an administrator
-    a field breaks its stated limits    | INVALID_ARGUMENT  | FIELD_INVALID      | fix the request
-    unexpected failure                  | INTERNAL          | INTERNAL           | report the incident id
+    condition                          | code               | reason        | what the caller does
+    no bearer token                    | UNAUTHENTICATED    | TOKEN_MISSING | present the token
+    unknown, expired or revoked token  | UNAUTHENTICATED    | TOKEN_INVALID | get a new token
+    role missing                       | PERMISSION_DENIED  | ROLE_REQUIRED | ask an administrator
+    a field breaks its stated limits   | INVALID_ARGUMENT   | FIELD_INVALID | fix the request
+    512 streams of the caller are open | RESOURCE_EXHAUSTED | QUOTA         | close one
+    unexpected failure                 | INTERNAL           | INTERNAL      | report the incident id
     """
 
     @staticmethod

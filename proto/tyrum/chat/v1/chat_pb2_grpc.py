@@ -29,13 +29,14 @@ class ChatServiceStub:
     """ChatService is what chat clients use.
 
     Errors common to all RPCs:
-    condition                           | code              | reason             | what the caller does
-    no bearer token                     | UNAUTHENTICATED   | TOKEN_MISSING      | present the token
-    unknown, expired or revoked token   | UNAUTHENTICATED   | TOKEN_INVALID      | get a new token
-    role missing                        | PERMISSION_DENIED | ROLE_REQUIRED      | ask an administrator
-    a field breaks its stated limits    | INVALID_ARGUMENT  | FIELD_INVALID      | fix the request
-    unknown conversation or turn        | NOT_FOUND         | RESOURCE_NOT_FOUND | fix the id
-    unexpected failure                  | INTERNAL          | INTERNAL           | report the incident id
+    condition                          | code               | reason             | what the caller does
+    no bearer token                    | UNAUTHENTICATED    | TOKEN_MISSING      | present the token
+    unknown, expired or revoked token  | UNAUTHENTICATED    | TOKEN_INVALID      | get a new token
+    role missing                       | PERMISSION_DENIED  | ROLE_REQUIRED      | ask an administrator
+    a field breaks its stated limits   | INVALID_ARGUMENT   | FIELD_INVALID      | fix the request
+    unknown conversation or turn       | NOT_FOUND          | RESOURCE_NOT_FOUND | fix the id
+    512 streams of the caller are open | RESOURCE_EXHAUSTED | QUOTA              | close one
+    unexpected failure                 | INTERNAL           | INTERNAL           | report the incident id
     """
 
     def __init__(self, channel):
@@ -85,13 +86,14 @@ class ChatServiceServicer:
     """ChatService is what chat clients use.
 
     Errors common to all RPCs:
-    condition                           | code              | reason             | what the caller does
-    no bearer token                     | UNAUTHENTICATED   | TOKEN_MISSING      | present the token
-    unknown, expired or revoked token   | UNAUTHENTICATED   | TOKEN_INVALID      | get a new token
-    role missing                        | PERMISSION_DENIED | ROLE_REQUIRED      | ask an administrator
-    a field breaks its stated limits    | INVALID_ARGUMENT  | FIELD_INVALID      | fix the request
-    unknown conversation or turn        | NOT_FOUND         | RESOURCE_NOT_FOUND | fix the id
-    unexpected failure                  | INTERNAL          | INTERNAL           | report the incident id
+    condition                          | code               | reason             | what the caller does
+    no bearer token                    | UNAUTHENTICATED    | TOKEN_MISSING      | present the token
+    unknown, expired or revoked token  | UNAUTHENTICATED    | TOKEN_INVALID      | get a new token
+    role missing                       | PERMISSION_DENIED  | ROLE_REQUIRED      | ask an administrator
+    a field breaks its stated limits   | INVALID_ARGUMENT   | FIELD_INVALID      | fix the request
+    unknown conversation or turn       | NOT_FOUND          | RESOURCE_NOT_FOUND | fix the id
+    512 streams of the caller are open | RESOURCE_EXHAUSTED | QUOTA              | close one
+    unexpected failure                 | INTERNAL           | INTERNAL           | report the incident id
     """
 
     def SendMessage(self, request, context):
@@ -211,13 +213,14 @@ class ChatService:
     """ChatService is what chat clients use.
 
     Errors common to all RPCs:
-    condition                           | code              | reason             | what the caller does
-    no bearer token                     | UNAUTHENTICATED   | TOKEN_MISSING      | present the token
-    unknown, expired or revoked token   | UNAUTHENTICATED   | TOKEN_INVALID      | get a new token
-    role missing                        | PERMISSION_DENIED | ROLE_REQUIRED      | ask an administrator
-    a field breaks its stated limits    | INVALID_ARGUMENT  | FIELD_INVALID      | fix the request
-    unknown conversation or turn        | NOT_FOUND         | RESOURCE_NOT_FOUND | fix the id
-    unexpected failure                  | INTERNAL          | INTERNAL           | report the incident id
+    condition                          | code               | reason             | what the caller does
+    no bearer token                    | UNAUTHENTICATED    | TOKEN_MISSING      | present the token
+    unknown, expired or revoked token  | UNAUTHENTICATED    | TOKEN_INVALID      | get a new token
+    role missing                       | PERMISSION_DENIED  | ROLE_REQUIRED      | ask an administrator
+    a field breaks its stated limits   | INVALID_ARGUMENT   | FIELD_INVALID      | fix the request
+    unknown conversation or turn       | NOT_FOUND          | RESOURCE_NOT_FOUND | fix the id
+    512 streams of the caller are open | RESOURCE_EXHAUSTED | QUOTA              | close one
+    unexpected failure                 | INTERNAL           | INTERNAL           | report the incident id
     """
 
     @staticmethod

@@ -20,13 +20,14 @@ class ChatServiceStub:
     """ChatService is what chat clients use.
 
     Errors common to all RPCs:
-      condition                           | code              | reason             | what the caller does
-      no bearer token                     | UNAUTHENTICATED   | TOKEN_MISSING      | present the token
-      unknown, expired or revoked token   | UNAUTHENTICATED   | TOKEN_INVALID      | get a new token
-      role missing                        | PERMISSION_DENIED | ROLE_REQUIRED      | ask an administrator
-      a field breaks its stated limits    | INVALID_ARGUMENT  | FIELD_INVALID      | fix the request
-      unknown conversation or turn        | NOT_FOUND         | RESOURCE_NOT_FOUND | fix the id
-      unexpected failure                  | INTERNAL          | INTERNAL           | report the incident id
+      condition                          | code               | reason             | what the caller does
+      no bearer token                    | UNAUTHENTICATED    | TOKEN_MISSING      | present the token
+      unknown, expired or revoked token  | UNAUTHENTICATED    | TOKEN_INVALID      | get a new token
+      role missing                       | PERMISSION_DENIED  | ROLE_REQUIRED      | ask an administrator
+      a field breaks its stated limits   | INVALID_ARGUMENT   | FIELD_INVALID      | fix the request
+      unknown conversation or turn       | NOT_FOUND          | RESOURCE_NOT_FOUND | fix the id
+      512 streams of the caller are open | RESOURCE_EXHAUSTED | QUOTA              | close one
+      unexpected failure                 | INTERNAL           | INTERNAL           | report the incident id
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -70,13 +71,14 @@ class ChatServiceServicer(metaclass=_abc_1.ABCMeta):
     """ChatService is what chat clients use.
 
     Errors common to all RPCs:
-      condition                           | code              | reason             | what the caller does
-      no bearer token                     | UNAUTHENTICATED   | TOKEN_MISSING      | present the token
-      unknown, expired or revoked token   | UNAUTHENTICATED   | TOKEN_INVALID      | get a new token
-      role missing                        | PERMISSION_DENIED | ROLE_REQUIRED      | ask an administrator
-      a field breaks its stated limits    | INVALID_ARGUMENT  | FIELD_INVALID      | fix the request
-      unknown conversation or turn        | NOT_FOUND         | RESOURCE_NOT_FOUND | fix the id
-      unexpected failure                  | INTERNAL          | INTERNAL           | report the incident id
+      condition                          | code               | reason             | what the caller does
+      no bearer token                    | UNAUTHENTICATED    | TOKEN_MISSING      | present the token
+      unknown, expired or revoked token  | UNAUTHENTICATED    | TOKEN_INVALID      | get a new token
+      role missing                       | PERMISSION_DENIED  | ROLE_REQUIRED      | ask an administrator
+      a field breaks its stated limits   | INVALID_ARGUMENT   | FIELD_INVALID      | fix the request
+      unknown conversation or turn       | NOT_FOUND          | RESOURCE_NOT_FOUND | fix the id
+      512 streams of the caller are open | RESOURCE_EXHAUSTED | QUOTA              | close one
+      unexpected failure                 | INTERNAL           | INTERNAL           | report the incident id
     """
 
     @_abc_1.abstractmethod
