@@ -1,6 +1,7 @@
 """What one principal may have unfinished at once, from the configuration to the chat desk."""
 
 from contextlib import aclosing
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +27,14 @@ from tyrum_gateway.storage import SqliteStore
 async def _sent(desk: ChatDesk, principal: Principal, request_id: str, text: str) -> Accepted:
     """Send a message without watching its turn."""
     async with aclosing(desk.converse(principal, None, request_id, text)) as items:
+        accepted = await anext(items)
+    assert isinstance(accepted, Accepted)
+    return accepted
+
+
+async def send(desk: ChatDesk, principal: Principal, request_id: str) -> Accepted:
+    """Send a message, and go away when it is accepted."""
+    async with aclosing(desk.converse(principal, None, request_id, "hello")) as items:
         accepted = await anext(items)
     assert isinstance(accepted, Accepted)
     return accepted
