@@ -1,7 +1,6 @@
 """What one principal may have unfinished at once, from the configuration to the chat desk."""
 
 from contextlib import aclosing
-from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
