@@ -203,5 +203,12 @@ REGISTRY = (
         "tests/gateway/test_drain.py"
         "::test_sigterm_ends_what_is_in_work_and_leaves_the_rest_to_the_next_gateway",
     ),
+    Sabotage(
+        "INV-26",
+        f"{GATEWAY}/domain/turn_machine.py",
+        "    spent = worked(turn) + min(max(silence, timedelta()), event.unseen)\n",
+        "    spent = min(max(silence, timedelta()), event.unseen)\n",
+        "tests/domain/test_working_time.py::test_a_crash_loop_uses_the_time_up",
+    ),
 )
 """Every registered sabotage, by invariant."""

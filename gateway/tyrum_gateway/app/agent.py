@@ -18,7 +18,7 @@ class EngineLimits:
     step_time: timedelta
     """For one attempt of the model."""
     turn_time: timedelta
-    """For the work on a turn between two waits."""
+    """For the work on a turn between two waits, whatever gateways do it."""
     approval_expiry: timedelta
     queued_per_conversation: int
     """Unfinished turns a conversation may have."""

@@ -326,10 +326,14 @@ class Limits(Section):
 
     steps_per_turn: int = Field(default=32, ge=1, le=1000, description="Model steps in one turn.")
     attempts_per_step: int = Field(
-        default=3, ge=1, le=10, description="Attempts at one model step, after a failure or a restart."
+        default=3,
+        ge=1,
+        le=10,
+        description="Attempts at one model step that may fail; as many more may be lost to restarts.",
     )
     turn_time: Annotated[str, Duration("1s", "24h")] = Field(
-        default="30m", description="Time the work on a turn may take between two waits for approval."
+        default="30m",
+        description="Time the work on a turn may take between two waits for approval, restarts included.",
     )
     step_time: Annotated[str, Duration("1s", "1h")] = Field(
         default="5m", description="Time one attempt at a model step may take."
