@@ -22,7 +22,7 @@ class NoopTool:
     async def prepare(self, arguments: str) -> Prepared | Rejected:
         """Accept any arguments."""
         subject = Subject(canonical_json({"arguments": arguments}), "nothing")
-        return Prepared(NAME, Target(NAME, Effect.READ_ONLY), subject, candidate=None, run=None)
+        return Prepared(NAME, Target(NAME, Effect.READ_ONLY), lambda: subject, candidate=None, run=None)
 
     async def execute(self, prepared: Prepared, execution: Execution) -> ToolResult:
         """Do nothing."""

@@ -279,7 +279,7 @@ async def test_a_message_whose_sender_goes_away_is_answered(place: Place) -> Non
         await started.wait()
         sender = replace(ALICE, principal_id=new(PrincipalId))
         async with held_writer(place.store):
-            sending = asyncio.create_task(place.chat.send(sender, None, "r", "hello"))
+            sending = asyncio.ensure_future(anext(place.chat.converse(sender, None, "r", "hello")))
             while place.store._writer._queue.empty():  # noqa: ASYNC110 - a thread's queue has no event
                 await asyncio.sleep(0.005)
             sending.cancel()

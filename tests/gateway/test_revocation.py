@@ -75,7 +75,7 @@ class Touch:
         if "b" in argv:
             somebody = Principal(PRINCIPAL, "B", frozenset(), "token")
             await self._overrides.revoke(somebody, self._override, "")
-        return Prepared("touch", target(*argv), Subject(json.dumps(argv), "touch"), None, None)
+        return Prepared("touch", target(*argv), lambda: Subject(json.dumps(argv), "touch"), None, None)
 
     async def execute(self, prepared: Prepared, execution: Execution) -> ToolResult:
         """Count."""

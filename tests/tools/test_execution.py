@@ -283,7 +283,7 @@ async def test_prepared_for_another_provider_is_asked_again(spawning: ProviderHo
     assert prepared.candidate is not None
     values = {name: getattr(prepared.candidate, name) for name in Candidate.__dataclass_fields__}
     weaker = Candidate(**{**values, "claims": ("net.none=PROVED",)})
-    shown = Prepared(prepared.tool, prepared.target, prepared.subject, weaker, prepared.run)
+    shown = Prepared(prepared.tool, prepared.target, prepared.about, weaker, prepared.run)
     result = await place.tool.execute(shown, execution(weaker))
     assert result.subject_changed
     assert not (place.workspace / "ran").exists()

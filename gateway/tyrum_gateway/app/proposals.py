@@ -177,7 +177,8 @@ class Proposals:
         return Provenance.UNTRUSTED if read or not window.complete else Provenance.TRUSTED
 
     def _question(self, turn: Turn, call_id: CallId, prepared: Prepared, verdict: Verdict) -> Approval:
-        if not prepared.subject.json:
+        subject = prepared.subject
+        if not subject.json:
             raise KernelBug("a question needs a subject", call=call_id)
         now = self._clock.now()
         return Approval(
@@ -186,7 +187,7 @@ class Proposals:
             turn_id=turn.turn_id,
             call_id=call_id,
             tool=prepared.tool,
-            subject=prepared.subject,
+            subject=subject,
             rule_id=verdict.rule_id,
             requested_by=turn.principal_id,
             created_at=now,

@@ -43,6 +43,7 @@ from tyrum_gateway.domain.turn_events import (
     StepGenerated,
     SubjectChanged,
     TakenUp,
+    Transition,
     TurnEvent,
 )
 
@@ -203,18 +204,25 @@ class TurnRunner:
         """
         collected, bindings, launched = list(events), list[Binding](), None
         relies_on: tuple[OverrideId, ...] = ()
-        preview = self._turns.preview(turn, events)
-        while isinstance(due := work(preview), BeginCall):
-            event, launched = await self._launch(preview, due.call, (ready or {}).get(due.call.call_id))
+        previewed = self._turns.preview(Transition(turn, ()), events)
+        while isinstance(due := work(previewed.turn), BeginCall):
+            event, launched = await self._launch(
+                previewed.turn, due.call, (ready or {}).get(due.call.call_id)
+            )
             if launched is not None:
                 relies_on = launched.ready.relies_on
                 if launched.execution.candidate is not None:
                     bindings.append(self._binding(launched.execution))
             collected.append(event)
-            preview = self._turns.preview(preview, [event])
+            previewed = self._turns.preview(previewed, [event])
         try:
             stored, effects = await self._turns.apply(
-                turn, *collected, bindings=tuple(bindings), results=results, relies_on=relies_on
+                turn,
+                *collected,
+                previewed=previewed,
+                bindings=tuple(bindings),
+                results=results,
+                relies_on=relies_on,
             )
         except PermissionEnded:
             # Revoked or over since the call was judged: judge it anew, without that permission.

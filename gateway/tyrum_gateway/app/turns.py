@@ -69,6 +69,7 @@ class Turns:
         self,
         turn: Turn,
         *events: TurnEvent,
+        previewed: Transition | None = None,
         resolved: tuple[Approval, ...] = (),
         overrides: tuple[Override, ...] = (),
         relies_on: tuple[OverrideId, ...] = (),
@@ -76,6 +77,16 @@ class Turns:
         results: Mapping[CallId, ProcessResult] | None = None,
     ) -> tuple[Turn, tuple[Effect, ...]]:
         """Apply events as one commit.
+
+        Args:
+            turn: As stored.
+            events: In order.
+            previewed: What `preview` made of this turn and these events, where that is known already.
+            resolved: Approvals with their resolutions.
+            overrides: Standing permissions that these create.
+            relies_on: Standing permissions that operations begin on.
+            bindings: Of operations that begin.
+            results: Process results of calls that end.
 
         Returns:
             The stored turn and the effects; a turn that came to rest meanwhile is returned unchanged, with
@@ -90,7 +101,7 @@ class Turns:
                 return turn, ()
             if any(not _awaited(turn, event) for event in events):
                 raise VersionConflict("the approval was resolved by somebody else", turn=turn.turn_id)
-            transition = self._advance(turn, events)
+            transition, previewed = previewed or self.preview(Transition(turn, ()), events), None
             async with self._ending(turn, transition.effects):
                 commit = fold(
                     transition.turn,
@@ -121,12 +132,9 @@ class Turns:
             return stored, transition.effects
         raise KernelBug("a turn changed too often to be advanced", turn=turn.turn_id)
 
-    def preview(self, turn: Turn, events: Iterable[TurnEvent]) -> Turn:
-        """Tell what the turn would become, without a commit."""
-        return self._advance(turn, events).turn
-
-    def _advance(self, turn: Turn, events: Iterable[TurnEvent]) -> Transition:
-        effects: tuple[Effect, ...] = ()
+    def preview(self, begun: Transition, events: Iterable[TurnEvent]) -> Transition:
+        """Tell what events would add to a transition, without a commit."""
+        turn, effects = begun.turn, begun.effects
         for event in events:
             transition = advance(turn, event, self._limits.turn)
             turn, effects = transition.turn, effects + transition.effects

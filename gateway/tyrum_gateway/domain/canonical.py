@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 _LIMIT = 1 << 53
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 _OUTSIDE = "canonical JSON holds null, booleans, integers, strings, lists and objects only"
 
 Value = None | bool | int | str | Sequence["Value"] | Mapping[str, "Value"]
@@ -24,7 +25,7 @@ def canonical_json(value: Value) -> str:
     """
     if _plain(value):
         # What nearly every value is: the library's order, by code point, is then the canonical one.
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        return _ENCODER.encode(value)
     return _written(value)
 
 

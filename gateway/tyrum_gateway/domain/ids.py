@@ -12,6 +12,7 @@ from tyrum_gateway.domain.errors import InvalidRequest
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 """Crockford's base 32 in lower case: sorts like the numbers it writes."""
 
+_PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
 _BODY = re.compile(f"[0-7][{ALPHABET}]{{25}}")
 
 
@@ -30,7 +31,7 @@ class EntityId(str):
             randomness: Exactly 10 random bytes.
         """
         number = (milliseconds << 80) | int.from_bytes(randomness, "big")
-        body = "".join(ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
+        body = "".join([_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])
         return cls(f"{cls.prefix}_{body}")
 
     @classmethod

@@ -5,8 +5,8 @@ Invariant: an output without its call, or a call without its output, never reach
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
+from tyrum_gateway.domain.ids import TurnId
 from tyrum_gateway.domain.model import AssistantStep, Message, PastCall, ToolOutput, UserText
 from tyrum_gateway.domain.transcript import (
     AssistantMessage,
@@ -40,8 +40,11 @@ def past_turn(events: Sequence[Event]) -> PastTurn:
 
 
 def past_turns(events: Iterable[Event]) -> tuple[PastTurn, ...]:
-    """Tell of several turns whose events follow each other turn by turn."""
-    return tuple(past_turn(tuple(own)) for _, own in groupby(events, key=lambda event: event.turn_id))
+    """Tell of several turns, one after the other, whatever the order in which their events were recorded."""
+    by_turn: dict[TurnId, list[Event]] = {}
+    for event in events:
+        by_turn.setdefault(event.turn_id, []).append(event)
+    return tuple(map(past_turn, by_turn.values()))
 
 
 def newest(turns: tuple[PastTurn, ...], limit: int) -> tuple[PastTurn, ...]:

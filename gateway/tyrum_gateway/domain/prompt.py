@@ -39,4 +39,3 @@ def assemble(
         messages=(*earlier, *told(window.own)),
         tools=tuple(sorted(tools, key=lambda schema: schema.tool)),
     )
-

@@ -3,6 +3,7 @@
 Preparing a call has no effect; executing it happens only under a committed operation. A tool never decides.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,11 +22,17 @@ class Prepared:
 
     tool: str
     target: Target
-    subject: Subject
+    about: Callable[[], Subject]
+    """Writes down what would be asked: most calls are decided without a question."""
     candidate: Candidate | None
     """The provider that would be bound; None for tools without one."""
     run: ProcessRun | None
     """What would run; None for tools that run no process."""
+
+    @property
+    def subject(self) -> Subject:
+        """What would be asked."""
+        return self.about()
 
 
 @dataclass(frozen=True, slots=True)

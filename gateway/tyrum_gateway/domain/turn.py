@@ -141,4 +141,7 @@ def worked(turn: Turn) -> timedelta:
 
 def current_call(turn: Turn) -> Call | None:
     """Find the first call of the step that has no final state."""
-    return next((call for call in turn.calls if not call.state.final), None)
+    for call in turn.calls:
+        if not call.state.final:
+            return call
+    return None

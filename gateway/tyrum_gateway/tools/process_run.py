@@ -8,6 +8,7 @@ workspace) and LANG=C.UTF-8, then the variables of the call on top; nothing is i
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import assert_never
 
 import structlog
@@ -106,21 +107,19 @@ class ProcessRunTool:
             required_claims=self._settings.required_claims,
             secrets=call.arguments.secrets,
         )
-        subject = subject_of(
-            Shown(
-                tool=NAME,
-                run=run,
-                shell=call.arguments.shell if call.plan is not None else None,
-                text=call.arguments.shell,
-                unclear="" if call.plan is None else call.plan.opaque,
-                started=len(files.started),
-                given_env=call.arguments.env,
-                open_operands=files.operands.open,
-                candidate=candidate,
-                boundary=boundary,
-            )
+        shown = Shown(
+            tool=NAME,
+            run=run,
+            shell=call.arguments.shell if call.plan is not None else None,
+            text=call.arguments.shell,
+            unclear="" if call.plan is None else call.plan.opaque,
+            started=len(files.started),
+            given_env=call.arguments.env,
+            open_operands=files.operands.open,
+            candidate=candidate,
+            boundary=boundary,
         )
-        return Prepared(NAME, call.target(), subject, candidate, run)
+        return Prepared(NAME, call.target(), partial(subject_of, shown), candidate, run)
 
     async def execute(self, prepared: Prepared, execution: Execution) -> ToolResult:
         """Run the command once and wait for its end."""
