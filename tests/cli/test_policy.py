@@ -157,7 +157,7 @@ def test_a_whole_configuration_is_judged_as_its_agent(run: Run, tmp_path: Path) 
     config.write_text(
         text
         + "  default:\n    rules:\n      - {id: own, decision: allow, author: me, match: "
-        + f"{{tool: process.run, program: {programs.resolve()}/own}}}}\n"
+        + f"{{tool: process.run, replaceable: true, program: {programs.resolve()}/own}}}}\n"
         + "  deployment:\n    rules: [{id: never-there, decision: deny, match: {cwd: there}}]\n"
         + "providers:\n  local: {kind: isolation, command: [no-such-provider-installed], "
         + "trust: operator_installed, deployment: local_process}\n"

@@ -81,7 +81,7 @@ RUNS_RULES = """\
       - id: own
         decision: allow
         author: the test
-        match: {tool: process.run, program: OWN, secrets: [KEY]}
+        match: {tool: process.run, program: OWN, secrets: [KEY], replaceable: true}
 """
 
 

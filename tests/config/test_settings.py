@@ -193,6 +193,7 @@ def test_the_quickstart_has_one_rule_of_each_sort(tmp_path: Path, program: str, 
         ),
         ("{id: a, decision: deny, match: {tool: process.rum}}", "expected `process.run`"),
         ("{id: a, decision: deny, match: {env: [A]}}", "on any other it has no effect"),
+        ("{id: a, decision: deny, match: {replaceable: true}}", "`replaceable` widens an allow rule"),
         ("{id: a, decision: deny, match: {rest: true}}", "`rest` extends `argv`"),
         (
             "{id: a, decision: deny, match: {argv: [{prefx: x}]}}",

@@ -107,6 +107,7 @@ def test_it_permits_the_approved_call_and_says_who_answers_for_it() -> None:
         replace(TOUCH, env=frozenset({"LANG"})),
         replace(TOUCH, secrets=frozenset({"KEY"})),
         replace(TOUCH, stdin=True),
+        replace(TOUCH, replaceable="it can be replaced"),
         replace(TOUCH, shell=TEXT, interpreter="/usr/bin/bash"),
     ],
 )
@@ -170,11 +171,22 @@ def test_a_program_that_the_agent_can_rewrite_is_not_permitted_for_good(subject:
         permitted(subject=Subject(subject, ""))
 
 
-@pytest.mark.parametrize("directory", ["/tmp", "/var/tmp/sub", "/dev/shm", "/run/user/1000"])
-def test_a_program_where_everybody_writes_is_not_permitted_for_good(directory: str) -> None:
-    """What the agent's commands can replace outside the workspace is approved once, and never for good."""
-    with pytest.raises(OverrideNotDerivable, match="everybody may write"):
-        permitted(replace(TOUCH, program=f"{directory}/touch"))
+@pytest.mark.parametrize("pattern", [None, Pattern((AnyArgument(),), rest=True)])
+def test_a_program_that_others_can_replace_is_not_permitted_for_good(pattern: Pattern | None) -> None:
+    """What others than root can replace is approved once, never for good; the text says why and the way out."""
+    target = replace(TOUCH, replaceable="`touch` can be replaced: /home/me belongs to uid 7")
+    with pytest.raises(OverrideNotDerivable) as caught:
+        permitted(target, Wish(pattern=pattern))
+    assert "/home/me belongs to uid 7 (install it where root alone may write)" in caught.value.public
+    assert "approving it once works" in caught.value.public
+
+
+def test_a_permission_does_not_hold_for_a_program_that_others_can_replace_by_now() -> None:
+    """When the place of a program becomes writable afterwards, the permission stops answering and says why."""
+    held = [InForce(OVERRIDE, rule(TOUCH))]
+    verdict = evaluate(Bundle("b", ()), replace(TOUCH, replaceable="everybody may write"), held)
+    assert (verdict.decision, verdict.rule_id) == (Decision.REQUIRE_APPROVAL, "default.replaceable")
+    assert f"permission `{OVERRIDE}` does not hold: everybody may write" in verdict.reason
 
 
 def test_a_pattern_widens_what_the_operator_wrote_and_nothing_else() -> None:
@@ -246,6 +258,7 @@ def test_a_question_about_untrusted_content_is_not_answered_by_an_override() -> 
         replace(TOUCH, env=frozenset({"A", "B"}), stdin=True, secrets=frozenset({"KEY"})),
         replace(TOUCH, argv=("touch", "", "\n", "ü", '"')),
         replace(TOUCH, provenance=Provenance.UNTRUSTED, agent="", cwd="."),
+        replace(TOUCH, replaceable="it can be replaced"),
         Target("memory.write", Effect.STATE_CHANGING),
     ],
 )

@@ -49,6 +49,7 @@ rules = st.builds(
     agent=st.sampled_from([None, "default", "other"]),
     provenance=st.sampled_from([None, *Provenance]),
     in_shell=st.booleans(),
+    replaceable=st.booleans(),
 )
 commands = st.builds(
     StartedCommand,
@@ -56,6 +57,7 @@ commands = st.builds(
     argv=st.lists(st.sampled_from(["printf", "a", "ab"]), min_size=1, max_size=3).map(tuple),
     complete=st.booleans(),
     piped=st.booleans(),
+    replaceable=st.sampled_from(["", "it can be replaced"]),
 )
 targets = st.builds(
     Target,
@@ -70,6 +72,7 @@ targets = st.builds(
     secrets=st.frozensets(names),
     agent=st.sampled_from(["default", "other"]),
     provenance=st.sampled_from(Provenance),
+    replaceable=st.sampled_from(["", "it can be replaced"]),
 )
 texts = st.builds(
     Target,
@@ -113,12 +116,13 @@ def test_order_of_rules_never_matters(given_rules: list[Rule], target: Target, r
 @settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)
 @given(rules, targets)
 def test_an_allow_admits_only_what_it_lists(rule: Rule, target: Target) -> None:
-    """An allow never matches shell text, nor a variable, secret or input that it does not name."""
+    """An allow never matches shell text, nor a variable, secret or anything else that it does not list."""
     if rule.decision is Decision.ALLOW and rule.matches(target):
         assert target.shell is None
         assert target.env <= rule.env
         assert target.secrets <= rule.secrets
         assert rule.stdin or not target.stdin
+        assert rule.replaceable or not target.replaceable
 
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=SLOW)

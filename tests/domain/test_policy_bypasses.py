@@ -98,8 +98,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 def rule(rule_id: str, program: Path, **conditions: Any) -> Rule:
-    """Make an allow rule."""
-    return Rule(rule_id, ALLOW, "ops", tool="process.run", program=str(program), **conditions)
+    """Make an allow rule that does not mind where these tests keep their programs."""
+    return Rule(
+        rule_id, ALLOW, "ops", tool="process.run", program=str(program), replaceable=True, **conditions
+    )
 
 
 PLAIN: list[dict[str, Any]] = [

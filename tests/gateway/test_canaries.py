@@ -79,6 +79,7 @@ policy:
           secrets: [CALL_KEY]
           env: [LITERAL]
           stdin: true
+          replaceable: true
 """
 
 

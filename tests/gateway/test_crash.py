@@ -107,7 +107,7 @@ MARKING_RULE = """\
       - id: mark
         decision: allow
         author: the test
-        match: {{tool: process.run, program: {program}}}
+        match: {{tool: process.run, program: {program}, replaceable: true}}
 """
 
 

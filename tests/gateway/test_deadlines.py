@@ -46,7 +46,7 @@ RULES = """\
       - id: linger
         decision: allow
         author: the test
-        match: {tool: process.run, program: PROGRAMS/linger}
+        match: {tool: process.run, program: PROGRAMS/linger, replaceable: true}
 """
 
 

@@ -37,7 +37,7 @@ RULE = """\
       - id: linger
         decision: allow
         author: the test
-        match: {{tool: process.run, program: {directory}/linger}}
+        match: {{tool: process.run, program: {directory}/linger, replaceable: true}}
 """
 QUICK = (
     "import sys\n"

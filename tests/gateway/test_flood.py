@@ -82,7 +82,7 @@ RULES = """\
       - id: pour
         decision: allow
         author: the test
-        match: {tool: process.run, program: PROGRAM, argv: [flood.py]}
+        match: {tool: process.run, program: PROGRAM, argv: [flood.py], replaceable: true}
       - id: warm
         decision: allow
         author: the test

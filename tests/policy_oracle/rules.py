@@ -97,6 +97,8 @@ def bundle(programs: Path) -> Bundle:
             argv=permit.argv,
             rest=permit.rest,
             stdin=permit.stdin,
+            # The stubs lie in a directory for temporary files.
+            replaceable=True,
         )
         for permit in PERMITS
     ]

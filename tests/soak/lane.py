@@ -47,7 +47,7 @@ RULES = """\
       - id: mark
         decision: allow
         author: the soak
-        match: {{tool: process.run, program: {programs}/{allowed}}}
+        match: {{tool: process.run, program: {programs}/{allowed}, replaceable: true}}
       - id: barred
         decision: deny
         match: {{tool: process.run, program: {programs}/{barred}}}

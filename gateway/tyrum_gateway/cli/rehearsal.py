@@ -112,7 +112,7 @@ def lines(told: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "program", _shown(target)
     for command in target.get("commands", ()):
         yield "command", _shown(command)
-    for key in ("cwd", "env", "secrets", "stdin", "provenance"):
+    for key in ("cwd", "env", "secrets", "stdin", "replaceable", "provenance"):
         value = target.get(key, "")
         yield key, ", ".join(value) if isinstance(value, list) else str(value).lower() if value else ""
     yield "policy", str(told.get("policy_digest", ""))
@@ -128,6 +128,7 @@ def _shown(command: Mapping[str, Any]) -> str:
     words = json.dumps(command["argv"], ensure_ascii=False)
     notes = [] if command.get("complete", True) else ["and more that is not known"]
     notes += ["reads a pipe"] if command.get("piped") else []
+    notes += [command["replaceable"]] if "replaceable" in command else []
     return f"{command['program']} {words}" + (f" ({', '.join(notes)})" if notes else "")
 
 

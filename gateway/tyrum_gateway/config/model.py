@@ -273,6 +273,11 @@ class Match(Section):
     secrets: list[SecretName] = Field(
         default=[], max_length=64, description="Secrets that an allowed call may name; no others."
     )
+    replaceable: bool = Field(
+        default=False,
+        description="Whether an allow holds for a program that others than root can replace, because they "
+        "may write it, a directory above it or its interpreter.",
+    )
 
 
 class Rule(Section):

@@ -28,6 +28,7 @@ def _rule(rule: model.Rule) -> policy.Rule:
         env=frozenset(match.env),
         stdin=match.stdin,
         secrets=frozenset(match.secrets),
+        replaceable=match.replaceable,
     )
 
 

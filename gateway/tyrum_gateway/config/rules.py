@@ -55,7 +55,7 @@ def _rule(rule: Mapping, path: Path, file: str) -> Iterator[Problem]:
         yield Problem(file, conditions["rest"].place, (*path, "match", "rest"), "no_effect", message)
     decision = rule.entries.get("decision")
     if decision is None or _text(rule, "decision") != "allow":
-        for key in ("env", "stdin", "secrets"):
+        for key in ("env", "stdin", "secrets", "replaceable"):
             if key in conditions:
                 message = f"`{key}` widens an allow rule; on any other it has no effect"
                 yield Problem(file, conditions[key].place, (*path, "match", key), "no_effect", message)

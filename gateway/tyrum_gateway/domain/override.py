@@ -2,7 +2,7 @@
 
 Invariants: an override is derived from the approved call alone, literally unless the operator wrote a
 pattern, and its program is always literal; none is derived from shell text, an interpreter, a wrapper, or a
-program that the agent itself can rewrite; each ends by itself. Provider and profile never enter (ARCH-22).
+program that others than root can replace; each ends by itself. Provider and profile never enter (ARCH-22).
 """
 
 import json
@@ -39,11 +39,11 @@ LONGEST_LIFE = timedelta(days=365)
 LONGEST_SUMMARY = 4096
 """Bytes of the longest summary: what nobody can read is not permitted for good."""
 
-_ANYBODYS = ("/tmp", "/var/tmp", "/dev/shm", "/run/user")  # noqa: S108 - nothing is put there
-"""Where every user of the machine, the agent's commands among them, may put and replace files."""
-
 _TARGET_FIELDS = frozenset(
-    {"tool", "effect", "program", "argv", "cwd", "env", "stdin", "secrets", "agent", "provenance", "replaceable"}
+    {
+        *("tool", "effect", "program", "argv", "cwd", "env", "stdin", "secrets", "agent", "provenance"),
+        "replaceable",
+    }
 )
 
 
@@ -258,8 +258,6 @@ def _require_foreign(approval: Approval, target: Target) -> None:
     program = PurePosixPath(target.program or "/")
     if workspace is None or program.is_relative_to(workspace):
         raise _refusal(f"the agent can rewrite `{program.name}`, which lies in its workspace")
-    if any(program.is_relative_to(directory) for directory in _ANYBODYS):
-        raise _refusal(f"the agent can replace `{program.name}`, which lies where everybody may write")
 
 
 def _refusal(why: str) -> OverrideNotDerivable:

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from tyrum_gateway.domain.policy import Effect, Target
 from tyrum_gateway.domain.process import FileIdentity, RunLimits, WorkspaceIdentity
-from tyrum_gateway.tools import programs, run_shell, workspace
+from tyrum_gateway.tools import programs, reach, run_shell, workspace
 from tyrum_gateway.tools.digests import Digests
 from tyrum_gateway.tools.run_arguments import RunArguments
 from tyrum_gateway.tools.strict_json import ArgumentProblem, shown
@@ -58,11 +58,20 @@ class Call:
     operands: tuple[workspace.Operand, ...]
     plan: run_shell.ShellPlan | None = None
     """Of a call that a shell runs."""
+    replaceable: str = ""
+    """How others than root can replace the program of a call that no shell runs."""
 
     @property
     def started(self) -> tuple[programs.Program, ...]:
         """Programs that the shell starts, as far as they are known."""
         return () if self.plan is None else self.plan.programs
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """How others than root can replace what would run, each said once."""
+        commands = () if self.plan is None else self.plan.commands
+        reasons = (self.replaceable, *(command.replaceable for command in commands))
+        return tuple(dict.fromkeys(reason for reason in reasons if reason))
 
     def remembered(self, digests: Digests) -> bool:
         """Tell whether all content is known without reading."""
@@ -82,7 +91,7 @@ class Call:
             secrets=frozenset(arguments.secrets),
         )
         if self.plan is None:
-            return replace(target, program=self.program.path, argv=self.argv)
+            return replace(target, program=self.program.path, replaceable=self.replaceable, argv=self.argv)
         return replace(
             target,
             shell=arguments.shell,
@@ -123,7 +132,13 @@ def resolve(arguments: RunArguments, settings: RunSettings) -> Call:
         raise ArgumentProblem(str(problem).replace("`argv[0]`", place, 1)) from None
     named = [*_interpreter(program, settings.workspace), *argv[1:]]
     return Call(
-        arguments, program, argv, cwd, limits, workspace.find_operands(settings.workspace, cwd, named)
+        arguments,
+        program,
+        argv,
+        cwd,
+        limits,
+        workspace.find_operands(settings.workspace, cwd, named),
+        replaceable=reach.replaceable(program, settings.workspace.path),
     )
 
 

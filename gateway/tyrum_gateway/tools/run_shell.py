@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from tyrum_gateway.domain.policy import StartedCommand
-from tyrum_gateway.tools import programs
+from tyrum_gateway.tools import programs, reach
 from tyrum_gateway.tools.shell import Opaque, Script, parse
 from tyrum_gateway.tools.strict_json import ArgumentProblem, shown
 
@@ -71,6 +71,8 @@ def _sighted(opaque: Opaque, around: Surroundings) -> ShellPlan:
 def _planned(script: Script, shell: programs.Program, around: Surroundings) -> ShellPlan:
     commands: list[StartedCommand] = []
     found: dict[str, programs.Program] = {}
+    ways: dict[str, str] = {}
+    way = reach.replaceable(shell, around.workspace)
     doubts = list(_doubts_about_path(shell, around))
     for index, command in enumerate(script.commands):
         name = command.words[0]
@@ -79,7 +81,11 @@ def _planned(script: Script, shell: programs.Program, around: Surroundings) -> S
         except ArgumentProblem:
             doubts.append(f"there is no program `{shown(name)}`")
             continue
-        commands.append(StartedCommand(program.path, command.words, piped=script.piped(index)))
+        if name not in ways:
+            ways[name] = way or _replaceable(name, program, around)
+        commands.append(
+            StartedCommand(program.path, command.words, piped=script.piped(index), replaceable=ways[name])
+        )
         found.setdefault(program.path, program)
         doubts += _doubts(name, program, around)
     arguments = tuple(word for command in script.commands for word in command.words[1:])
@@ -109,6 +115,16 @@ def _doubts(name: str, program: programs.Program, around: Surroundings) -> Itera
         yield f"`{shown(name)}` is not absolute"
     elif name != program.path and os.path.dirname(name) not in around.search.directories:  # noqa: PTH120
         yield f"`{shown(name)}` is a link"
+
+
+def _replaceable(name: str, program: programs.Program, around: Surroundings) -> str:
+    """Say how others than root can make bash start another program than the one that was found and fixed.
+
+    Bash looks for the name again, a moment after the programs were compared.
+    """
+    return reach.replaceable(program, around.workspace) or reach.diverted(
+        name, around.search, around.workspace
+    )
 
 
 def _inside(path: str, workspace: str) -> bool:

@@ -42,6 +42,8 @@ class Shown:
     """Why rules cannot judge the text."""
     started: int = 0
     """How many of the run's operands, from the first, are programs that the shell starts."""
+    replaceable: tuple[str, ...] = ()
+    """How others than root can put other programs in the place of these."""
 
 
 def subject_of(shown: Shown) -> Subject:
@@ -94,6 +96,7 @@ def _people(shown: Shown) -> str:
         lines += _block(shown.text)
     if shown.unclear:
         lines.append(f"unclear      {shown.unclear}")
+    lines += [f"caution      {why}; it can be approved once, not for good" for why in shown.replaceable]
     started, named = run.operands[: shown.started], run.operands[shown.started :]
     lines += [f"starts       {quoted(program.path)}  ({_fixed(program.sha256)})" for program in started]
     lines.append(f"directory    {quoted(run.cwd)} in {quoted(run.workspace.path)}")

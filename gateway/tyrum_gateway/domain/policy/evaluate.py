@@ -5,7 +5,7 @@ all its commands are known and each is allowed; a default never allows what chan
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tyrum_gateway.domain.policy.bundle import Bundle
 from tyrum_gateway.domain.policy.rule import Decision, Rule
@@ -106,6 +106,8 @@ def _decide(bundle: Bundle, target: Target, overrides: Sequence[Override]) -> _F
     found = _strictest(bundle, target)
     if found is None:
         found = _default(target)
+        if found.decision is Decision.REQUIRE_APPROVAL:
+            found = _unfounded(bundle, target, overrides) or found
     if found.decision is not Decision.REQUIRE_APPROVAL or _escalated(bundle, target):
         return found
     for override in overrides:
@@ -131,6 +133,24 @@ def _escalated(bundle: Bundle, target: Target) -> bool:
         rule.decision is Decision.REQUIRE_APPROVAL and rule.provenance is not None and rule.matches(target)
         for rule in bundle.rules
     )
+
+
+def _unfounded(bundle: Bundle, target: Target, overrides: Sequence[Override]) -> _Finding | None:
+    """Find what would permit the target if nobody could put another program in the place of its own."""
+    if not target.replaceable:
+        return None
+    firm = replace(target, replaceable="")
+    remedy = "install it where root alone may write"
+    found = _strictest(bundle, firm)
+    if found is not None:
+        remedy = f"{remedy}, or answer for it with `replaceable: true` in the rule"
+        reason = f"rule `{found.rule_id}` does not allow it, because {target.replaceable}; {remedy}"
+        return _Finding(Decision.REQUIRE_APPROVAL, "default.replaceable", reason)
+    for override in overrides:
+        if override.permits(firm):
+            reason = f"permission `{override.override_id}` does not hold: {target.replaceable}; {remedy}"
+            return _Finding(Decision.REQUIRE_APPROVAL, "default.replaceable", reason)
+    return None
 
 
 def _default(target: Target) -> _Finding:

@@ -72,6 +72,8 @@ class Rule:
     """Whether standard input may be given."""
     secrets: frozenset[str] = frozenset()
     """Secrets that may be projected."""
+    replaceable: bool = False
+    """Whether the program may lie where others than root can replace it."""
 
     def matches(self, target: Target) -> bool:
         """Tell whether the rule applies to the target itself; commands inside shell text are `parts` of it.
@@ -116,6 +118,7 @@ class Rule:
             and not any(injects(name) for name in target.env | target.secrets)
             and target.secrets <= self.secrets
             and (self.stdin or not target.stdin)
+            and (self.replaceable or not target.replaceable)
         )
 
     def _called_by_its_name(self, target: Target) -> bool:
@@ -141,6 +144,8 @@ class Rule:
             "stdin": self.stdin,
             "secrets": sorted(self.secrets),
         }
+        if self.replaceable:
+            value["replaceable"] = True
         return value
 
 

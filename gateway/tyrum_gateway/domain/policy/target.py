@@ -38,6 +38,8 @@ class StartedCommand:
     """False when further arguments follow that nobody can tell."""
     piped: bool = False
     """Whether it reads what another command writes."""
+    replaceable: str = ""
+    """How others than root can put another program in its place; empty when they cannot."""
 
     def value(self) -> Value:
         """Write it down for the record."""
@@ -46,6 +48,8 @@ class StartedCommand:
             value["complete"] = False
         if self.piped:
             value["piped"] = True
+        if self.replaceable:
+            value["replaceable"] = self.replaceable
         return value
 
 
@@ -57,6 +61,9 @@ class Target:
     effect: Effect
     program: str | None = None
     """Resolved absolute path, None for tools that run no program and for shell text."""
+    replaceable: str = ""
+    """How others than root can replace the program, as a clause; empty when they cannot. What its path is
+    trusted with may then be done by another program, so that an allow has to list it."""
     argv: tuple[str, ...] = ()
     complete: bool = True
     """False when `argv` goes on in a way that nobody can tell: an allow never matches then."""
@@ -86,6 +93,7 @@ class Target:
             yield replace(
                 self,
                 program=command.program,
+                replaceable=command.replaceable,
                 argv=command.argv,
                 complete=command.complete,
                 shell=None,
@@ -100,6 +108,8 @@ class Target:
         value: dict[str, Value] = {"tool": self.tool, "effect": self.effect.value}
         if self.program is not None:
             value |= {"program": self.program, "argv": list(self.argv), "cwd": self.cwd}
+        if self.replaceable:
+            value["replaceable"] = self.replaceable
         if not self.complete:
             value["complete"] = False
         if self.shell is not None:

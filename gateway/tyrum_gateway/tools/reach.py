@@ -1,0 +1,126 @@
+"""Who can replace a program: a rule that allows a path means little where others than root write on the way.
+
+Invariant: a program counts as out of reach only when root alone may write it, every directory and link on the
+way to it, and the interpreters that it names in its first line; what cannot be looked at does not count.
+Whether the agent's commands run as root is the operator's decision, and nothing is out of their reach then.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from tyrum_gateway.tools import programs
+from tyrum_gateway.tools.visible import quoted
+
+_LINKS = 40
+"""As many as Linux follows."""
+_INTERPRETERS = 4
+"""As many as Linux starts one another, and none more."""
+
+
+def replaceable(program: programs.Program, workspace: str) -> str:
+    """Say how somebody other than root can replace a program or what interprets it.
+
+    Args:
+        program: Resolved.
+        workspace: Absolute path, beneath which nothing is out of reach.
+
+    Returns:
+        A clause for people; empty when root alone can.
+    """
+    name = quoted(PurePosixPath(program.path).name)
+    why = _opening(program.path, workspace)
+    if why:
+        return f"`{name}` can be replaced: {why}"
+    current: programs.Program | None = program
+    for _ in range(_INTERPRETERS):
+        named = None if current is None else programs.interpreter(current)
+        if named is None:
+            return ""
+        why = _opening(named, workspace)
+        if why:
+            return f"what interprets `{name}` can be replaced: {why}"
+        current = programs.executable(named)
+    return ""
+
+
+def diverted(name: str, search: programs.SearchPath, workspace: str) -> str:
+    """Say how somebody other than root can make a shell find another program by a name that has one.
+
+    Args:
+        name: As a command has it; with a `/` it is absolute.
+        search: Where the shell looks for plain names, in order.
+        workspace: Absolute path, beneath which nothing is out of reach.
+
+    Returns:
+        A clause for people; empty when root alone can.
+    """
+    ways = (name,) if "/" in name else tuple(f"{directory}/{name}" for directory in search.directories)
+    for way in ways:
+        why = _opening(way, workspace)
+        if why:
+            return f"bash may find another `{quoted(name)}`: {why}"
+        if os.path.lexists(way):
+            break
+    return ""
+
+
+def writers(status: os.stat_result) -> str:
+    """Say who may write a file or directory besides root; empty when nobody may.
+
+    Whoever owns it may, by changing its mode; in a directory for everybody like `/tmp` the sticky bit keeps
+    others only from names that exist.
+    """
+    if status.st_uid != 0:
+        return f"belongs to uid {status.st_uid}"
+    if status.st_mode & stat.S_IWOTH:
+        return "is writable for everybody"
+    # Also where an access list names users of its own, whose mask stands in these bits.
+    return f"is writable for gid {status.st_gid}" if status.st_mode & stat.S_IWGRP else ""
+
+
+def _opening(path: str, workspace: str) -> str:
+    """Find the first place on the way to a file where others than root can write."""
+    if not path.startswith("/"):
+        return "it is named relative to the workspace"
+    beneath = workspace.rstrip("/") + "/"
+    for place in _places(path):
+        if f"{place}/".startswith(beneath):
+            return "it lies in the workspace"
+        try:
+            status = os.lstat(place)
+        except (OSError, ValueError) as error:
+            missing = isinstance(error, FileNotFoundError)
+            return "" if missing else f"{quoted(place)} cannot be looked at"
+        # A link has no mode of its own: who may write its directory decides.
+        why = "" if stat.S_ISLNK(status.st_mode) else writers(status)
+        if why:
+            return f"{quoted(place)} {why}"
+    return ""
+
+
+def _places(path: str) -> Iterator[str]:
+    """Give every file, link and directory that opening a path passes, as Linux resolves it."""
+    yield "/"
+    current, ahead, links = "", path.split("/")[::-1], 0
+    while ahead:
+        part = ahead.pop()
+        if part in {"", "."}:
+            continue
+        if part == "..":
+            current = current.rpartition("/")[0]
+            continue
+        place = f"{current}/{part}"
+        yield place
+        try:
+            target = os.readlink(place)  # noqa: PTH115 - text all the way
+        except (OSError, ValueError):
+            current = place
+            continue
+        links += 1
+        if links > _LINKS:
+            return
+        if target.startswith("/"):
+            current = ""
+        ahead += target.split("/")[::-1]
