@@ -1,8 +1,8 @@
 """How long a step waits between a failed attempt and the next one.
 
 Invariant: never longer than `LONGEST_SECONDS`, whatever a model's server asks for. The wait is held in memory
-only: rows cannot tell it from an attempt that has begun, so a restart costs the one that was due, and the next
-begins at once.
+only: rows cannot tell it from an attempt that has begun, so a restart costs the one that was due, and the
+next begins at once.
 """
 
 from datetime import timedelta
