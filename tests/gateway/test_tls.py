@@ -1,13 +1,17 @@
 """TLS and client certificates on TCP: who is served, who is refused, and what the record says."""
 
 import json
+import socket
+import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import grpc
 import grpc.aio
 import pytest
+from cryptography import x509
 from grpc import StatusCode
 
 from tests.support import configs
@@ -122,6 +126,62 @@ async def test_a_certificate_alone_is_nobody(mutual: Place) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await whoami(secure(f"localhost:{mutual.port}", mutual.authority, own), ())
     assert caught.value.code() is StatusCode.UNAUTHENTICATED
+
+
+def presented(port: int) -> int:
+    """Serial number of the certificate that a new connection is shown."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=DEADLINE) as raw,
+        context.wrap_socket(raw) as connection,
+    ):
+        shown = connection.getpeercert(binary_form=True)
+    assert shown is not None
+    return x509.load_der_x509_certificate(shown).serial_number
+
+
+def serial(pair: Pair) -> int:
+    """Serial number of a certificate in its file."""
+    return x509.load_pem_x509_certificates(pair.cert.read_bytes())[0].serial_number
+
+
+def test_a_renewed_certificate_is_served_without_a_restart_and_a_broken_one_never(plain: Place) -> None:
+    """New connections get what the files hold; while these do not fit, what was served before, and the log
+    tells once what is wrong and what to do.
+    """
+    before = presented(plain.port)
+    renewed = plain.authority.issue("gateway", "localhost")
+    second = serial(renewed)
+    assert presented(plain.port) == second != before
+    good = renewed.key.read_bytes()
+    renewed.key.write_bytes(plain.authority.issue("other", "localhost").key.read_bytes())
+    for _ in range(2):
+        assert presented(plain.port) == second
+    refusals = [line for line in plain.gateway.log.splitlines() if "certificate_not_renewed" in line]
+    assert len(refusals) == 1
+    assert "listen.tls.key: this key is not that of the certificate in `cert`" in refusals[0]
+    assert "files there that fit together" in refusals[0]
+    renewed.key.unlink()
+    assert presented(plain.port) == second
+    assert "listen.tls.key: this file cannot be read" in plain.gateway.log
+    renewed.key.touch(mode=0o600)
+    renewed.key.write_bytes(good)
+    again = plain.authority.issue("gateway", "localhost")
+    assert presented(plain.port) == serial(again) != second
+
+
+async def test_a_renewed_authority_of_clients_counts_without_a_restart(mutual: Place, tmp_path: Path) -> None:
+    """A client of an authority that is added is served from then on, and one that is removed no more."""
+    address, metadata = f"localhost:{mutual.port}", mutual.gateway.metadata
+    other, only = Authority.create(tmp_path), mutual.authority.pem.read_bytes()
+    own = other.issue("late", "client.example")
+    channel = partial(secure, address, mutual.authority, own)
+    await refused(channel(), metadata)
+    mutual.authority.pem.write_bytes(only + other.pem.read_bytes())
+    assert (await whoami(channel(), metadata)).origin == "tls 127.0.0.1, certificate late"
+    mutual.authority.pem.write_bytes(only)
+    await refused(channel(), metadata)
 
 
 def test_the_command_line_reaches_a_distant_gateway(mutual: Place) -> None:

@@ -26,7 +26,7 @@ from tyrum_gateway.bootstrap.state_directory import (
     runtime_directory,
 )
 from tyrum_gateway.bootstrap.system import forbid_core_dumps
-from tyrum_gateway.bootstrap.tls import server_certificate
+from tyrum_gateway.bootstrap.tls import CertificateFiles
 from tyrum_gateway.config.profiles import profile_problems
 from tyrum_gateway.config.settings import Settings
 from tyrum_gateway.domain.principal import Role
@@ -105,7 +105,8 @@ async def serve(
         addresses = [f"unix:{socket}"]
         if settings.listen.tcp is not None:
             addresses.append(settings.listen.tcp.text)
-        certificate = server_certificate(settings.listen.tls)
+        tls = settings.listen.tls
+        certificates = None if tls is None else CertificateFiles(tls)
         metrics = None if settings.listen.ops is None else Metrics()
         store = await seams.open_store(directory.database)
         try:
@@ -144,7 +145,7 @@ async def serve(
                         IdentityServicer(parts.principals),
                     ),
                     addresses=addresses,
-                    certificate=certificate,
+                    certificates=certificates,
                 )
                 async with operations(settings, parts, store, metrics) as (readiness, ops), parts.host:
                     await parts.host.wait_settled(ADMISSION_SECONDS)

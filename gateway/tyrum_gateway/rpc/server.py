@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import grpc
 import grpc.aio
@@ -75,6 +76,22 @@ class ServerCertificate:
     """Authorities of client certificates, which are then required."""
 
 
+class Certificates(Protocol):
+    """Where the server's certificate comes from."""
+
+    @property
+    def current(self) -> ServerCertificate:
+        """Return what is served now."""
+        ...
+
+    def renewed(self) -> ServerCertificate | None:
+        """Return what is to be served from now on, if that has changed; called for each new connection.
+
+        gRPC calls it in threads of its own.
+        """
+        ...
+
+
 class GatewayServer:
     """Serves clients between `start` and `stop`."""
 
@@ -84,7 +101,7 @@ class GatewayServer:
         guard: Guard,
         services: Services,
         addresses: Sequence[str],
-        certificate: ServerCertificate | None = None,
+        certificates: Certificates | None = None,
     ) -> None:
         """Prepare the server.
 
@@ -92,7 +109,7 @@ class GatewayServer:
             guard: Stands before every handler.
             services: What is offered.
             addresses: `unix:PATH` or `HOST:PORT`; port 0 takes a free one.
-            certificate: For TLS on every `HOST:PORT`; without it they are served in the clear.
+            certificates: For TLS on every `HOST:PORT`; without them they are served in the clear.
         """
         self._server = grpc.aio.server(interceptors=[guard], options=_OPTIONS)
         self._health = Health()
@@ -107,7 +124,7 @@ class GatewayServer:
         names = (*_OWN_SERVICES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
         reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), self._server)
         self._addresses = addresses
-        self._credentials = _credentials(certificate)
+        self._credentials = _credentials(certificates)
 
     async def start(self) -> list[str]:
         """Listen; return the addresses in the order given, with the ports that were taken.
@@ -145,11 +162,24 @@ class GatewayServer:
         await self._server.stop(grace)
 
 
-def _credentials(certificate: ServerCertificate | None) -> grpc.ServerCredentials | None:
-    if certificate is None:
+def _credentials(certificates: Certificates | None) -> grpc.ServerCredentials | None:
+    if certificates is None:
         return None
-    return grpc.ssl_server_credentials(
-        [(certificate.key, certificate.chain)],
-        root_certificates=certificate.client_ca,
-        require_client_auth=certificate.client_ca is not None,
+
+    def fetch() -> grpc.ServerCertificateConfiguration | None:
+        renewed = certificates.renewed()
+        return None if renewed is None else _configuration(renewed)
+
+    first = certificates.current
+    # Connections that are open stay as they are; each new one asks.
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(first),
+        fetch,  # type: ignore[arg-type]  # None is documented, and missing in the types
+        require_client_authentication=first.client_ca is not None,
+    )
+
+
+def _configuration(certificate: ServerCertificate) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(certificate.key, certificate.chain)], root_certificates=certificate.client_ca
     )
