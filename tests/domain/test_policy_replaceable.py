@@ -44,7 +44,7 @@ def test_a_list_asks_for_one_command_that_others_can_replace() -> None:
         StartedCommand("/usr/bin/printf", ("printf",)),
         StartedCommand("/opt/own", ("own",), replaceable=WHY),
     )
-    target = replace(RUN, program=None, argv=(), shell="printf; own", commands=commands)
+    target = replace(RUN, program=None, argv=(), shell="printf; own", commands=commands)  # noqa: S604
     own = replace(ALLOW, rule_id="own", program="/opt/own")
     verdict = evaluate(bundle(ALLOW, own), target)
     assert (verdict.decision, verdict.rule_id) == (Decision.REQUIRE_APPROVAL, "default.replaceable")

@@ -114,6 +114,7 @@ class ProcessRunTool:
             text=call.arguments.shell,
             unclear="" if call.plan is None else call.plan.opaque,
             started=len(files.started),
+            replaceable=call.cautions,
             given_env=call.arguments.env,
             open_operands=files.operands.open,
             candidate=candidate,

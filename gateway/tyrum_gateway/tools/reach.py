@@ -33,14 +33,28 @@ def replaceable(program: programs.Program, workspace: str) -> str:
     why = _opening(program.path, workspace)
     if why:
         return f"`{name}` can be replaced: {why}"
+    why = interpreted(program, workspace)
+    return f"what interprets `{name}` can be replaced: {why}" if why else ""
+
+
+def interpreted(program: programs.Program, workspace: str) -> str:
+    """Say where others than root can write on the way to what interprets a script, and so on.
+
+    Args:
+        program: Resolved.
+        workspace: Absolute path, beneath which nothing is out of reach.
+
+    Returns:
+        A clause for people; empty when nowhere, and for a program that is no script.
+    """
     current: programs.Program | None = program
     for _ in range(_INTERPRETERS):
         named = None if current is None else programs.interpreter(current)
         if named is None:
-            return ""
+            break
         why = _opening(named, workspace)
         if why:
-            return f"what interprets `{name}` can be replaced: {why}"
+            return why
         current = programs.executable(named)
     return ""
 
@@ -85,7 +99,7 @@ def _opening(path: str, workspace: str) -> str:
     if not path.startswith("/"):
         return "it is named relative to the workspace"
     beneath = workspace.rstrip("/") + "/"
-    for place in _places(path):
+    for place in places(path):
         if f"{place}/".startswith(beneath):
             return "it lies in the workspace"
         try:
@@ -100,7 +114,7 @@ def _opening(path: str, workspace: str) -> str:
     return ""
 
 
-def _places(path: str) -> Iterator[str]:
+def places(path: str) -> Iterator[str]:
     """Give every file, link and directory that opening a path passes, as Linux resolves it."""
     yield "/"
     current, ahead, links = "", path.split("/")[::-1], 0
