@@ -173,16 +173,16 @@ def test_a_program_that_the_agent_can_rewrite_is_not_permitted_for_good(subject:
 
 @pytest.mark.parametrize("pattern", [None, Pattern((AnyArgument(),), rest=True)])
 def test_a_program_that_others_can_replace_is_not_permitted_for_good(pattern: Pattern | None) -> None:
-    """What others than root can replace is approved once, never for good; the text says why and what helps."""
-    target = replace(TOUCH, replaceable="`touch` can be replaced: /home/me belongs to uid 7")
+    """What others than root can replace is approved once, never for good; the text says why and a way."""
+    target = replace(TOUCH, replaceable="`touch` can be replaced: /opt/own belongs to uid 7")
     with pytest.raises(OverrideNotDerivable) as caught:
         permitted(target, Wish(pattern=pattern))
-    assert "/home/me belongs to uid 7 (install it where root alone may write)" in caught.value.public
+    assert "/opt/own belongs to uid 7 (install it where root alone may write)" in caught.value.public
     assert "approving it once works" in caught.value.public
 
 
 def test_a_permission_does_not_hold_for_a_program_that_others_can_replace_by_now() -> None:
-    """When others can write where the program lies, the permission does not answer, and the reason is told."""
+    """When others can write where the program lies, the permission does not answer, and says why."""
     held = [InForce(OVERRIDE, rule(TOUCH))]
     verdict = evaluate(Bundle("b", ()), replace(TOUCH, replaceable="everybody may write"), held)
     assert (verdict.decision, verdict.rule_id) == (Decision.REQUIRE_APPROVAL, "default.replaceable")
