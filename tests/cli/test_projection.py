@@ -20,6 +20,7 @@ from tyrum.chat.v1.event_pb2 import (
     DECISION_DENY,
     DECISION_REQUIRE_APPROVAL,
     TURN_STATE_COMPLETED,
+    TURN_STATE_FAILED,
     ApprovalRequested,
     ApprovalResolved,
     AssistantMessage,
@@ -98,10 +99,28 @@ def test_a_new_attempt_begins_afresh_and_the_old_one_stays_silent() -> None:
     view = TurnView(TURN)
     assert text_of(view, [delta(0, "half")]) == "half"
     abandoned = AttemptAbandoned(step=1, attempt=1, reason="gateway restarted")
-    assert notices(view, event(2, attempt_abandoned=abandoned)) == ["[starting over] gateway restarted"]
-    assert text_of(
-        view, [delta(0, "half and", attempt=2), delta(4, "XX"), message(3, "half and half", 2)]
-    ) == ("half and half")
+    assert notices(view, event(2, attempt_abandoned=abandoned), delta(2, "XX")) == []
+    assert view.feed(delta(0, "half and", attempt=2)) == [
+        Notice("[starting over] gateway restarted"),
+        Text("half and"),
+    ]
+    assert text_of(view, [delta(4, "XX"), message(3, "half and half", 2)]) == " half"
+
+
+def test_only_an_attempt_that_begins_starts_over() -> None:
+    """Each attempt after another says why it begins, with text or without; after the last nothing does."""
+    lost = [
+        event(
+            number, attempt_abandoned=AttemptAbandoned(step=1, attempt=number, reason=f"broke off {number}")
+        )
+        for number in (1, 2, 3)
+    ]
+    failed = event(4, turn_finished=TurnFinished(state=TURN_STATE_FAILED, reason="broke off 3"))
+    view = TurnView(TURN)
+    assert notices(view, *lost, failed) == ["[starting over] broke off 1", "[starting over] broke off 2"]
+    assert view.reason == "broke off 3"
+    silent = event(2, tool_call_proposed=ToolCallProposed(call_id="call_1", tool="t", arguments_json="{}"))
+    assert notices(TurnView(TURN), lost[0], silent) == ["[starting over] broke off 1", "[t proposed] {}"]
 
 
 def test_an_incomplete_message_is_marked() -> None:

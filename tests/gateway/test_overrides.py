@@ -6,7 +6,6 @@ import json
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
-from pathlib import Path
 
 import grpc.aio
 import pytest
@@ -325,41 +324,3 @@ async def last(client: Client, question: Asked) -> int:
     """Sequence of the first question."""
     events = await client.events(question.conversation)
     return next(event.sequence for event in events if event.HasField("approval_requested"))
-
-
-def test_a_second_person_has_to_approve_where_the_operator_says_so(tmp_path: Path) -> None:
-    """With `requester_may_resolve: false` who asked can only deny; somebody else approves."""
-    state = tmp_path / "state"
-    state.mkdir(mode=0o700)
-
-    async def prepare() -> None:
-        async with await SqliteStore.open(state / "tyrum.sqlite3") as store:
-            digest = hashlib.sha256(APPROVER.encode()).hexdigest()
-            await store.ensure_principal(new(PrincipalId), "approver", ["approver"], digest, now())
-
-    async def check(gateway: RunningGateway) -> None:
-        async with connected(gateway) as client:
-            question = await asked(client, "other")
-            (approval,) = question.approvals
-            told = await shown(client, approval)
-            assert (told.requested_by_name, told.deny_barred) == ("operator", "")
-            assert "somebody else has to approve it" in told.approve_barred
-            digest = told.digest
-            for answer in (approval_pb2.ANSWER_APPROVE, approval_pb2.ANSWER_APPROVE_ALWAYS):
-                assert await refused(client, approval, answer, digest) == (
-                    StatusCode.PERMISSION_DENIED,
-                    "REQUESTER_MAY_NOT_APPROVE",
-                )
-            approver = Client(client.channel, (("authorization", f"Bearer {APPROVER}"),))
-            assert (await shown(approver, approval)).approve_barred == ""
-            await approver.resolve(approval, approve=True)
-            assert states(await ended(client, question)) == ["SUCCEEDED", "COMPLETED"]
-            denied = await asked(client, "other")
-            await client.resolve(denied.approvals[0], approve=False)
-            assert states(await ended(client, denied)) == ["DENIED", "COMPLETED"]
-
-    asyncio.run(prepare())
-    more = "approvals: {requester_may_resolve: false}"
-    config = configs.write(tmp_path, script=SCRIPT, rules="      []", more=more)
-    with serving(tmp_path, config) as gateway:
-        asyncio.run(check(gateway))

@@ -89,6 +89,8 @@ class TurnView:
     _shown: _Shown = field(default_factory=_Shown)
     _tools: dict[str, str] = field(default_factory=dict)
     _reasons: dict[str, str] = field(default_factory=dict)
+    _given_up: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """By turn: an attempt that was abandoned, and why, until another one is seen to begin."""
 
     @property
     def finished(self) -> bool:
@@ -119,6 +121,12 @@ class TurnView:
         self.sequence = event.sequence
         if not self._mine(event.turn_id):
             return []
+        given_up = self._given_up.pop(event.turn_id, None)
+        if given_up is None or event.HasField("turn_finished"):
+            return self._payload(event)
+        return [_starting_over(given_up[1]), *self._payload(event)]
+
+    def _payload(self, event: Event) -> list[Piece]:
         match event.WhichOneof("payload"):
             case "assistant_message":
                 return self._message(event.turn_id, event.assistant_message)
@@ -144,8 +152,8 @@ class TurnView:
             case "tool_call_finished":
                 return [self._finished(event.tool_call_finished)]
             case "attempt_abandoned":
-                why = visible_line(event.attempt_abandoned.reason)
-                return [Notice(f"[starting over] {why}")]
+                given_up = event.attempt_abandoned
+                self._given_up[event.turn_id] = (given_up.attempt, visible_line(given_up.reason))
             case "turn_finished":
                 self.state = event.turn_finished.state
                 self.reason = event.turn_finished.reason
@@ -162,12 +170,15 @@ class TurnView:
             return []
         if (turn_id, step, attempt) != (shown.turn_id, shown.step, shown.attempt):
             shown = self._shown = _Shown(turn_id, step, attempt)
+        before: list[Piece] = []
+        if attempt > self._given_up.get(turn_id, (attempt, ""))[0]:
+            before = [_starting_over(self._given_up.pop(turn_id)[1])]
         data = text.encode()
         if offset > shown.length or offset + len(data) <= shown.length:
-            return []
+            return before
         new = data[shown.length - offset :].decode(errors="replace")
         shown.length = offset + len(data)
-        return [Text(new)]
+        return [*before, Text(new)]
 
     def _message(self, turn_id: str, message: AssistantMessage) -> list[Piece]:
         pieces = self._text(turn_id, message.step, message.attempt, 0, message.text)
@@ -206,6 +217,10 @@ class TurnView:
     def _notice(self, call_id: str, word: str, text: str) -> Notice:
         tool = self._tools.get(call_id, "tool")
         return Notice(f"[{tool} {word}] {text}".rstrip())
+
+
+def _starting_over(why: str) -> Notice:
+    return Notice(f"[starting over] {why}")
 
 
 def _arguments(arguments_json: str) -> str:
