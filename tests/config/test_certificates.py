@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 from tests.config.files import MINIMAL, load, write
 from tests.support.certificates import Authority, Pair
 from tyrum_gateway.config import ConfigProblems, check_file
-from tyrum_gateway.config.listening import certificate_end, expiry_warning
+from tyrum_gateway.config.listening import certificate_end, expiry_warning, key_fault
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +88,43 @@ def test_a_file_that_cannot_be_served_with_is_named(
     damage(pair)
     (problem,) = served(tmp_path, pair)
     assert problem.startswith(expected)
+
+
+def test_bound_principals_need_an_authority_of_clients(tmp_path: Path, authority: Authority) -> None:
+    """A principal that is bound to a certificate which nobody is asked for could never call."""
+    pair = authority.issue("bound", "localhost")
+    bound = "    principals: {anna: [anna-laptop]}\n"
+    assert served(tmp_path, pair, f"    client_ca: {authority.pem}\n{bound}") == []
+    (problem,) = served(tmp_path, pair, bound)
+    assert problem.startswith(
+        "13:17: listen.tls.principals: without `client_ca` no client shows a certificate"
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "group", "fault"),
+    [
+        (0o600, 1000, 1000, ""),
+        (0o400, 1000, 50, ""),
+        (0o400, 0, 0, ""),
+        (0o440, 0, 0, ""),
+        (0o640, 0, 113, ""),
+        (0o640, 0, 114, "mode 0640"),
+        (0o640, 1000, 1000, "chmod 600"),
+        (0o660, 0, 0, "changed by others"),
+        (0o444, 0, 0, "read or changed by others"),
+        (0o604, 1000, 1000, "read or changed by others"),
+        (0o600, 1001, 1000, "uid 1001"),
+    ],
+)
+def test_who_may_have_the_key(mode: int, owner: int, group: int, fault: str) -> None:
+    """Nobody but the gateway's user and root; what root prepared may be open to a group of the gateway's."""
+    status = os.stat_result((0o100000 | mode, 1, 1, 1, owner, group, 0, 0, 0, 0))
+    found = key_fault(status, 1000, {1000, 113})
+    assert fault in found
+    assert bool(fault) == bool(found)
+    if owner != 1001 and mode & 0o077:
+        assert key_fault(status, 0, {0}), "root closes its own files"
 
 
 def test_a_key_of_another_certificate_is_refused(tmp_path: Path, authority: Authority) -> None:

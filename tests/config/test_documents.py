@@ -20,6 +20,7 @@ from tyrum_gateway.models.script import load_script
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "examples/reference.yaml"
 FREE_NAMES = {
+    ("listen", "tls", "principals"),
     ("models",),
     ("providers",),
     ("profiles", "isolation"),

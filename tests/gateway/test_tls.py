@@ -16,8 +16,9 @@ from grpc import StatusCode
 
 from tests.support import configs
 from tests.support.certificates import Authority, Pair
-from tests.support.client import DEADLINE, Client
+from tests.support.client import DEADLINE, Client, connected, info_of
 from tests.support.gateway import RunningGateway, serving
+from tyrum.chat.v1 import chat_pb2
 from tyrum.identity.v1 import identity_pb2
 from tyrum_gateway.cli.failure import ExitCode
 
@@ -37,7 +38,7 @@ def place(directory: Path, *, client_ca: bool) -> Iterator[Place]:
     """Serve with a certificate for `localhost` only."""
     authority = Authority.create(directory / "tls")
     server = authority.issue("gateway", "localhost")
-    more = f", client_ca: {authority.pem}" if client_ca else ""
+    more = f", client_ca: {authority.pem}, principals: {{bound: [anna-laptop]}}" if client_ca else ""
     listen = f'listen: {{tcp: "127.0.0.1:0", tls: {{cert: {server.cert}, key: {server.key}{more}}}}}\n'
     with serving(directory, configs.write(directory, more=listen)) as running:
         announced = json.loads((running.state_dir / "gateway.json").read_text(encoding="utf-8"))
@@ -126,6 +127,47 @@ async def test_a_certificate_alone_is_nobody(mutual: Place) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await whoami(secure(f"localhost:{mutual.port}", mutual.authority, own), ())
     assert caught.value.code() is StatusCode.UNAUTHENTICATED
+
+
+async def test_a_principal_is_bound_to_a_certificate(mutual: Place) -> None:
+    """On TCP its token counts only with the certificate that the operator named, for calls and for streams;
+    by common name or alternative name, and over the socket without any.
+    """
+    async with connected(mutual.gateway) as admin:
+        metadata = await issued(admin, "bound")
+        over_socket = await admin.identity.WhoAmI(
+            identity_pb2.WhoAmIRequest(), metadata=metadata, timeout=DEADLINE
+        )
+    assert over_socket.principal.name == "bound"
+    address, issue = f"localhost:{mutual.port}", mutual.authority.issue
+    for own in (issue("anna-laptop", "client.example"), issue("somebody", "anna-laptop")):
+        me = await whoami(secure(address, mutual.authority, own), metadata)
+        assert (me.principal.name, me.method) == ("bound", "token+certificate")
+    async with secure(address, mutual.authority, issue("bert-laptop", "client.example")) as channel:
+        client = Client(channel, metadata)
+        watch = chat_pb2.WatchRequest(conversation_id=f"conv_{'0' * 26}")
+        for attempt in (
+            client.identity.WhoAmI(identity_pb2.WhoAmIRequest(), metadata=metadata, timeout=DEADLINE),
+            anext(aiter(client.chat.Watch(watch, metadata=metadata, timeout=DEADLINE))),
+        ):
+            with pytest.raises(grpc.aio.AioRpcError, match=r"listen\.tls\.principals") as caught:
+                await attempt
+            assert caught.value.code() is StatusCode.UNAUTHENTICATED
+            assert info_of(caught.value).reason == "TOKEN_INVALID"
+        metadata = mutual.gateway.metadata
+        unbound = await client.identity.WhoAmI(
+            identity_pb2.WhoAmIRequest(), metadata=metadata, timeout=DEADLINE
+        )
+        assert unbound.principal.name == "operator"
+
+
+async def issued(admin: Client, name: str) -> Metadata:
+    """Make a principal that may chat; return what authenticates it."""
+    create = identity_pb2.CreatePrincipalRequest(name=name, roles=[identity_pb2.ROLE_CHAT])
+    await admin.identity.CreatePrincipal(create, metadata=admin.metadata, timeout=DEADLINE)
+    request = identity_pb2.IssueTokenRequest(principal=name, label="test", expires_in_seconds=3600)
+    token = await admin.identity.IssueToken(request, metadata=admin.metadata, timeout=DEADLINE)
+    return (("authorization", f"Bearer {token.secret}"),)
 
 
 def presented(port: int) -> int:

@@ -127,7 +127,11 @@ async def serve(
                     log.warning("operator_token_unusable", file=str(directory.token_file), fix=fix)
                 server = GatewayServer(
                     guard=Guard(
-                        identity=parts.identity, sessions=parts.sessions, ids=parts.ids, observer=metrics
+                        identity=parts.identity,
+                        sessions=parts.sessions,
+                        ids=parts.ids,
+                        observer=metrics,
+                        bound=None if tls is None else tls.principals,
                     ),
                     services=Services(
                         ChatServicer(parts.chat),

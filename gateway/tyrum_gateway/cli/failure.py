@@ -38,7 +38,8 @@ MEANINGS = {
 _BY_REASON = {row.reason: ExitCode(row.exit_code) for row in TABLE.values()}
 _HINTS = {
     "TOKEN_MISSING": "the token is read from `operator.token` in the state directory, or TYRUM_TOKEN_FILE",
-    "TOKEN_INVALID": "use the token file of this gateway's state directory (--state-dir or TYRUM_STATE_DIR)",
+    "TOKEN_INVALID": "use the token file of this gateway's state directory (--state-dir or TYRUM_STATE_DIR), "
+    "or name yours with --token-file; a principal bound to a certificate needs --client-cert too",
     "LAST_ADMIN": "tyrum principals create NAME --role admin, and a token for it",
     "ROLE_REQUIRED": "ask an administrator for the role",
     "REQUESTER_MAY_NOT_APPROVE": "denying it is possible; to approve, another principal is needed",

@@ -3,8 +3,9 @@
 The files that `listen.tls` names are looked at when the file is validated or served, not when it is read.
 """
 
+import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path as FilePath
 
@@ -38,6 +39,10 @@ def listening(root: document.Mapping, file: str) -> Iterator[Problem]:
     if tls is not None and tcp is None:
         message = "`tls` protects `tcp`; without `listen.tcp` it has no effect"
         yield Problem(file, tls.place, ("listen", "tls"), "no_effect", message)
+    bound = descend(root, "listen", "tls", "principals")
+    if bound is not None and descend(root, "listen", "tls", "client_ca") is None:
+        message = "without `client_ca` no client shows a certificate, and these principals could never call"
+        yield Problem(file, bound.place, ("listen", "tls", "principals"), "no_certificate", message)
 
 
 def certificate_problems(tls: TlsSettings) -> Iterator[tuple[str, str]]:
@@ -60,9 +65,8 @@ def certificate_problems(tls: TlsSettings) -> Iterator[tuple[str, str]]:
     except ValueError:
         yield "cert", "this file holds no PEM certificate"
     try:
-        mode = stat.S_IMODE(tls.key.stat().st_mode)
-        if mode & 0o077:
-            yield "key", f"this key can be read by others (mode {mode:04o}): chmod 600 it"
+        if fault := key_fault(tls.key.stat(), os.geteuid(), {os.getegid(), *os.getgroups()}):
+            yield "key", fault
         held = public(load_pem_private_key(_content(tls.key), password=None).public_key())
     except OSError as error:
         yield "key", f"this file cannot be read: {error.strerror}"
@@ -79,6 +83,30 @@ def certificate_problems(tls: TlsSettings) -> Iterator[tuple[str, str]]:
             yield "client_ca", f"this file cannot be read: {error.strerror}"
         except ValueError:
             yield "client_ca", "this file holds no PEM certificate"
+
+
+def key_fault(status: os.stat_result, user: int, groups: Collection[int]) -> str:
+    """Say why a private key is not safe where it lies; empty when it is.
+
+    Safe is what nobody but the gateway's user and root can read or write. What root prepared for the gateway
+    may besides be readable by root's group or one of the gateway's: so are systemd credentials (0440 with an
+    access list, shown as the group's right) and keys in the care of a group such as `ssl-cert`. The gateway's
+    own file need not be: its user can close it.
+
+    Args:
+        status: Of the key's file.
+        user: The gateway's.
+        groups: The gateway's.
+    """
+    mode = stat.S_IMODE(status.st_mode)
+    if status.st_uid not in {0, user}:
+        return f"this key belongs to another user (uid {status.st_uid}), who can change it: chown it to yours"
+    if mode & 0o027:
+        return f"this key can be read or changed by others (mode {mode:04o}): chmod 600 it"
+    prepared = status.st_uid == 0 != user and status.st_gid in {0, *groups}
+    if mode & 0o070 and not prepared:
+        return f"this key can be read by others (mode {mode:04o}): chmod 600 it"
+    return ""
 
 
 def certificate_end(cert: FilePath) -> datetime:

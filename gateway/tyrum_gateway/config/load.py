@@ -165,6 +165,7 @@ def _tls(checked: CheckedFile) -> TlsSettings | None:
         cert=checked.directory / tls.cert,
         key=checked.directory / tls.key,
         client_ca=None if tls.client_ca is None else checked.directory / tls.client_ca,
+        principals=MappingProxyType({name: frozenset(names) for name, names in tls.principals.items()}),
     )
 
 

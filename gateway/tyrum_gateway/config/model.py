@@ -8,19 +8,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
+from tyrum_gateway.config.listen import Listen
 from tyrum_gateway.config.model_kinds import Model
 from tyrum_gateway.config.quantities import Duration, Size
 from tyrum_gateway.config.section import Section
 from tyrum_gateway.config.values import (
     AbsolutePath,
-    Address,
     AlwaysTrue,
     Command,
     EnvName,
-    FilePath,
     FormatVersion,
     Line,
-    LoopbackAddress,
     Name,
     ProviderConfig,
     RelativePath,
@@ -28,52 +26,10 @@ from tyrum_gateway.config.values import (
     SecretName,
     Sha256,
     SlotName,
-    SocketPath,
     VersionRange,
 )
 
 DEFAULT_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
-
-
-class Tls(Section):
-    """Who the gateway is to clients on `tcp`, and whether they must prove who they are."""
-
-    cert: FilePath = Field(
-        description="PEM file with the certificate and its chain; a relative path starts at this file's "
-        "directory."
-    )
-    key: FilePath = Field(
-        description="PEM file with the certificate's private key, mode 0600, not encrypted."
-    )
-    client_ca: FilePath | None = Field(
-        default=None,
-        description="PEM file with the authorities whose client certificates are admitted. With it, a client "
-        "needs such a certificate besides its token.",
-    )
-
-
-class Listen(Section):
-    """Where clients reach the gateway."""
-
-    unix: SocketPath | None = Field(
-        default=None,
-        description="Path of the gateway's socket; by default one of its own in the runtime directory.",
-    )
-    tcp: Address | None = Field(
-        default=None,
-        description="Address to listen on besides the socket, such as `127.0.0.1:7460`; port 0 takes a free "
-        "one. Anything but loopback needs `tls`; `0.0.0.0` is every address, those of IPv6 too. Off by "
-        "default.",
-    )
-    tls: Tls | None = Field(
-        default=None,
-        description="Certificate for `tcp`. Read at the start: a renewed one is served after a restart.",
-    )
-    ops: LoopbackAddress | None = Field(
-        default=None,
-        description="Loopback address for `/livez`, `/readyz` and `/metrics` over HTTP, such as "
-        "`127.0.0.1:7461`; no token is asked there. Off by default.",
-    )
 
 
 class Storage(Section):

@@ -35,6 +35,8 @@ class TlsSettings:
     key: Path
     client_ca: Path | None
     """None: clients need no certificate."""
+    principals: Mapping[str, frozenset[str]]
+    """Names of principals, to the certificates that their tokens need."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,6 +147,7 @@ EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,12
 RuleId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_.-]{0,63}$")]
 AbsolutePath = Annotated[str, AfterValidator(_absolute)]
 Line = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\r\n]+$")]
+PrincipalName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9._@-]{0,63}$")]
 Address = Annotated[str, AfterValidator(_address)]
 FilePath = Annotated[str, AfterValidator(_file)]
 SocketPath = Annotated[str, AfterValidator(_socket_path)]

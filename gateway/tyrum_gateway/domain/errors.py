@@ -5,7 +5,8 @@
     ├── RequestIdReused      the caller chooses another request id
     ├── NotFound             the caller fixes the id
     ├── NotAuthenticated     the caller presents a valid token
-    │   └── TokenMissing     … any token at all
+    │   ├── TokenMissing     … any token at all
+    │   └── CertificateMissing   … over a connection with the certificate bound to the principal
     ├── NotAuthorized        an administrator grants the role
     │   └── RequesterMayNotApprove   somebody else approves
     ├── AlreadyResolved      nothing: somebody else's answer stands
@@ -69,6 +70,10 @@ class NotAuthenticated(TyrumError):
 
 class TokenMissing(NotAuthenticated):
     """No credential was presented."""
+
+
+class CertificateMissing(NotAuthenticated):
+    """The token counts only together with a client certificate, which the connection does not show."""
 
 
 class NotAuthorized(TyrumError):

@@ -8,7 +8,7 @@ Requests are parsed in here, because gRPC would answer an undecodable one withou
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -21,13 +21,20 @@ import structlog
 from tyrum_gateway.app.identity import Identity
 from tyrum_gateway.app.observer import Observer, Unobserved
 from tyrum_gateway.app.sessions import Sessions
-from tyrum_gateway.domain.errors import InvalidRequest, KernelBug, NotAuthorized, TokenMissing, TyrumError
+from tyrum_gateway.domain.errors import (
+    CertificateMissing,
+    InvalidRequest,
+    KernelBug,
+    NotAuthorized,
+    TokenMissing,
+    TyrumError,
+)
 from tyrum_gateway.domain.ids import IncidentId
 from tyrum_gateway.domain.ports import Ids
 from tyrum_gateway.domain.principal import Principal
 from tyrum_gateway.rpc.authorization import TABLE, AnyOf, Open
 from tyrum_gateway.rpc.errors import DETAILS_KEY, MethodUnknown, code_of, status_of
-from tyrum_gateway.rpc.origin import certified, origin
+from tyrum_gateway.rpc.origin import certificate_names, certified, local, origin
 
 log = structlog.get_logger(__name__)
 
@@ -50,8 +57,25 @@ class Guard(grpc.aio.ServerInterceptor):
     """Wraps every handler of the server."""
 
     def __init__(
-        self, *, identity: Identity, sessions: Sessions, ids: Ids, observer: Observer | None = None
+        self,
+        *,
+        identity: Identity,
+        sessions: Sessions,
+        ids: Ids,
+        observer: Observer | None = None,
+        bound: Mapping[str, frozenset[str]] | None = None,
     ) -> None:
+        """Prepare the guard.
+
+        Args:
+            identity: Knows whose a token is.
+            sessions: Ends streams with the right to have them.
+            ids: For incidents.
+            observer: Counts calls.
+            bound: Names of principals to names of certificates: over anything but a socket their tokens count
+                only together with one of these.
+        """
+        self.bound = bound or {}
         self.identity = identity
         self.sessions = sessions
         self.observer = observer or Unobserved()
@@ -139,6 +163,7 @@ class _Entrance:
         access, principal = self._access, None
         if not isinstance(access, Open):
             known = await self._guard.identity.authenticate(_bearer(self._metadata))
+            _require_certificate(self._guard.bound.get(known.name), context)
             principal = _from(context, known)
             _caller.set(principal)
             if isinstance(access, AnyOf) and not principal.roles & access.roles:
@@ -179,6 +204,14 @@ class _Entrance:
             await context.abort(code_of(known), status.message, trailing_metadata=details)
         finally:
             self._guard.observer.called(self._name, code)
+
+
+def _require_certificate(names: frozenset[str] | None, context: Context) -> None:
+    if names is not None and not local(context) and not names & certificate_names(context):
+        raise CertificateMissing(
+            "this principal's tokens count here only together with a client certificate that the operator "
+            "has bound to it (`listen.tls.principals`)"
+        )
 
 
 def _from(context: Context, principal: Principal) -> Principal:

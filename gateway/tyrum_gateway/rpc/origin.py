@@ -29,10 +29,9 @@ def origin(call: Call) -> str:
     `unix socket` (only the socket's owner can open it), `tcp ADDRESS`, `tls ADDRESS`, or
     `tls ADDRESS, certificate NAME` with the common name of a client certificate that was verified.
     """
-    peer = call.peer()
-    kind, _, rest = peer.partition(":")
-    if kind == "unix":
+    if local(call):
         return "unix socket"
+    rest = call.peer().partition(":")[2]
     address = urllib.parse.unquote(rest.rpartition(":")[0]).strip("[]")
     known = call.auth_context()
     if "ssl" not in _texts(known, "transport_security_type"):
@@ -41,9 +40,22 @@ def origin(call: Call) -> str:
     return f"tls {address}, certificate {_shown(names[0])}" if names else f"tls {address}"
 
 
+def local(call: Call) -> bool:
+    """Tell whether the call comes over a socket, which only its owner can open."""
+    return call.peer().partition(":")[0] == "unix"
+
+
 def certified(call: Call) -> bool:
     """Tell whether the client has proved to have a certificate that the gateway's authority signed."""
     return bool(_texts(call.auth_context(), "x509_pem_cert"))
+
+
+def certificate_names(call: Call) -> frozenset[str]:
+    """Return the names in a verified client certificate: its common name and the alternative ones."""
+    if not certified(call):
+        return frozenset()
+    known = call.auth_context()
+    return frozenset(_texts(known, "x509_common_name") + _texts(known, "x509_subject_alternative_name"))
 
 
 def _texts(known: Mapping[str, Iterable[bytes]], key: str) -> list[str]:

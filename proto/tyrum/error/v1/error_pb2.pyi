@@ -46,7 +46,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     No credential was presented. UNAUTHENTICATED.
     """
     ERROR_REASON_TOKEN_INVALID: _ErrorReason.ValueType  # 11
-    """The presented credential is unknown, malformed, expired or revoked. UNAUTHENTICATED."""
+    """The presented credential is unknown, malformed, expired or revoked, or counts only together with a client
+    certificate that the connection does not show. UNAUTHENTICATED.
+    """
     ERROR_REASON_ROLE_REQUIRED: _ErrorReason.ValueType  # 12
     """The principal lacks the role that the RPC requires. PERMISSION_DENIED."""
     ERROR_REASON_REQUESTER_MAY_NOT_APPROVE: _ErrorReason.ValueType  # 13
@@ -153,7 +155,9 @@ ERROR_REASON_TOKEN_MISSING: ErrorReason.ValueType  # 10
 No credential was presented. UNAUTHENTICATED.
 """
 ERROR_REASON_TOKEN_INVALID: ErrorReason.ValueType  # 11
-"""The presented credential is unknown, malformed, expired or revoked. UNAUTHENTICATED."""
+"""The presented credential is unknown, malformed, expired or revoked, or counts only together with a client
+certificate that the connection does not show. UNAUTHENTICATED.
+"""
 ERROR_REASON_ROLE_REQUIRED: ErrorReason.ValueType  # 12
 """The principal lacks the role that the RPC requires. PERMISSION_DENIED."""
 ERROR_REASON_REQUESTER_MAY_NOT_APPROVE: ErrorReason.ValueType  # 13
