@@ -70,6 +70,10 @@ scenarios:
     steps:
       - calls: [{tool: process.run, arguments: {argv: [tee, made], stdin: "x"}}]
       - deltas: ["Done."]
+  - user: own
+    steps:
+      - calls: [{tool: process.run, arguments: {argv: [OWN]}}]
+      - deltas: ["Done."]
   - user: {prefix: ""}
     steps:
       - deltas: ["Said."]
@@ -79,8 +83,11 @@ APPROVER = "approver-" + "t" * 40
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
-    """One gateway for this file; no rule allows anything, and there is somebody who only approves."""
-    directory = tmp_path_factory.mktemp("overrides")
+    """One gateway for this file; only `own` has a rule, and there is somebody who only approves."""
+    directory = tmp_path_factory.mktemp("overrides").resolve()
+    own = directory / "own"
+    own.write_text("#!/bin/sh\n", encoding="utf-8")
+    own.chmod(0o755)
     state = directory / "state"
     state.mkdir(mode=0o700)
 
@@ -90,7 +97,9 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
             await store.ensure_principal(new(PrincipalId), "approver", ["approver"], digest, now())
 
     asyncio.run(prepare())
-    with serving(directory, configs.write(directory, script=SCRIPT, rules="      []")) as running:
+    rule = f"{{id: own, decision: allow, author: ops, match: {{tool: process.run, program: {own}}}}}"
+    script = SCRIPT.replace("OWN", str(own))
+    with serving(directory, configs.write(directory, script=script, rules=f"      - {rule}")) as running:
         yield running
 
 
@@ -189,9 +198,19 @@ async def test_what_was_permitted_for_good_runs_unasked_until_it_is_revoked(
     assert (answer[2]["override"], answer[2]["from"]) == (override, approved.resolved_from)
 
 
-@pytest.mark.parametrize("text", ["bash", "env", "shell", "input"])
+async def test_the_path_of_a_program_that_others_can_replace_permits_nothing(client: Client) -> None:
+    """A rule that allows it by its path is not enough: the call asks, and says why it cannot be for good."""
+    question = await asked(client, "own")
+    told = await shown(client, question.approvals[0])
+    assert told.rule_id == "default.replaceable"
+    assert "caution      `own` can be replaced: /" in told.summary
+    await client.resolve(question.approvals[0], approve=False)
+    await ended(client, question)
+
+
+@pytest.mark.parametrize("text", ["bash", "env", "shell", "input", "own"])
 async def test_what_runs_anything_is_not_permitted_for_good(client: Client, text: str) -> None:
-    """Interpreter, wrapper, shell text and input: refused with the reason, nothing resolved; once works."""
+    """Interpreter, wrapper, shell text, input, a replaceable program: refused with the reason; once works."""
     question = await asked(client, text)
     (approval,) = question.approvals
     told = await shown(client, approval)
