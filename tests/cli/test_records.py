@@ -202,11 +202,17 @@ def test_a_run_is_shown_with_everything_it_had(place: Place, tyrum: Tyrum) -> No
     assert call["binding_id"].startswith("bind_")
     assert call["artifact_digest"].startswith("sha256:")
     assert int(shown["output_bytes"]) == 2
+    target = json.loads(call["target"])
+    assert target["program"].startswith("/")
+    assert target["argv"]
     assert 0 < float(shown["waited"].rstrip("s")) <= float(shown["total"].rstrip("s"))
     code, out, _ = tyrum("runs", "show", place.denied)
     assert code == 0
     assert "asked by: operator" in out
     assert "denied" in out
+    header, row, *_ = out.partition("Calls\n")[2].splitlines()
+    assert header.split()[-1] == "WHAT"
+    assert row.endswith(shlex.join([target["program"], *target["argv"][1:]]))
     code, _, err = tyrum("runs", "show", f"run_{'0' * 26}")
     assert code == 1
     assert "unknown" in err
@@ -227,12 +233,31 @@ def test_runs_are_listed_and_exported_by_filter(place: Place, tyrum: Tyrum, tmp_
     assert json.loads(out) == []
     _, out, _ = tyrum("runs", "export", "--since", "2999-01-01", "--output", "json")
     assert json.loads(out) == []
+    for options, expected in (
+        (("--until", "2999-01-01"), listed),
+        (("--until", "2000-01-01"), []),
+        (("--principal", "operator"), listed),
+        (("--principal", listed[0]["principal_id"]), listed),
+    ):
+        _, out, _ = tyrum("runs", "list", *options, "--output", "json")
+        assert json.loads(out) == expected, options
+    code, _, err = tyrum("runs", "list", "--principal", "nobody")
+    assert code == 2
+    assert "`--principal` names no principal whose runs you may see" in err
     file = tmp_path / "runs"
     code, out, _ = tyrum("runs", "export", "--file", str(file), "--output", "text")
     assert (code, out) == (0, "")
     assert len(file.read_text(encoding="utf-8").splitlines()) == 4
     code, out, _ = tyrum("runs", "list")
     assert out.splitlines()[0].startswith("RUN ")
+    code, out, err = tyrum("runs", "list", "--limit", "3", "--totals")
+    seconds = sum(float(item["total"].rstrip("s")) for item in listed[:3])
+    tokens = [sum(int(item[name]) for item in listed[:3]) for name in ("input_tokens", "output_tokens")]
+    turns, calls, took, used, written = out.splitlines()[-1].split(", ")
+    assert (turns, calls) == ("total: 3 turns", f"{sum(len(item['calls']) for item in listed[:3])} calls")
+    assert float(took.removesuffix(" seconds")) == pytest.approx(seconds, abs=0.002)
+    assert (used, written) == (f"at least {tokens[0]} tokens in", f"{tokens[1]} out")
+    assert err == "there may be older runs: --limit 3 ended the list\n"
 
 
 def test_a_conversation_is_exported_whole(place: Place, tyrum: Tyrum, tmp_path: Path) -> None:

@@ -6,10 +6,14 @@ from typing import Annotated
 
 import typer
 
-from tyrum_gateway.cli.options import Address, Output, StateDir, sub_app
+from tyrum_gateway.cli.options import LARGEST, Address, Output, StateDir, sub_app
 from tyrum_gateway.cli.output import Format
 
 app = sub_app("Read, export and verify the audit log.")
+
+After = Annotated[
+    int, typer.Option("--after", metavar="SEQUENCE", min=0, max=LARGEST, help="Only rows after this one.")
+]
 
 
 @app.command("list")
@@ -18,7 +22,9 @@ def list_rows(
     subject: Annotated[str, typer.Option(metavar="ID", help="Only rows about this id.")] = "",
     kind: Annotated[str, typer.Option(metavar="PREFIX", help="Only kinds that begin so: approval.")] = "",
     actor: Annotated[str, typer.Option(metavar="ID", help="Only rows of this principal, or kernel.")] = "",
-    after: Annotated[int, typer.Option(metavar="SEQUENCE", min=0, help="Only rows after this one.")] = 0,
+    after: Annotated[
+        int, typer.Option(metavar="SEQUENCE", min=0, max=LARGEST, help="Only rows after this one.")
+    ] = 0,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Show at most this many.")] = 50,
     state_dir: StateDir = None,
     address: Address = None,
@@ -41,7 +47,9 @@ def export(
     key: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Also write the public key to this new file.")
     ] = None,
-    after: Annotated[int, typer.Option(metavar="SEQUENCE", min=0, help="Only rows after this one.")] = 0,
+    after: Annotated[
+        int, typer.Option(metavar="SEQUENCE", min=0, max=LARGEST, help="Only rows after this one.")
+    ] = 0,
     state_dir: StateDir = None,
     address: Address = None,
 ) -> None:

@@ -16,7 +16,7 @@ from tyrum.audit.v1.audit_pb2 import (
 )
 from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find
 from tyrum_gateway.cli.destination import destination
-from tyrum_gateway.cli.output import Format, as_json, emit_all, note, table
+from tyrum_gateway.cli.output import Format, as_json, emit_all, more, note, table
 from tyrum_gateway.cli.terminal import shortened
 
 __all__ = ["Chosen", "Files", "export", "find", "heads", "list_rows", "rows"]
@@ -74,7 +74,13 @@ async def list_rows(target: Target, chosen: Chosen, output: Format) -> None:
         found.reverse()
     if output is not Format.TEXT:
         emit_all(found, output)
-        return
+    else:
+        _print(found)
+    if token:
+        note(more("older rows" if newest_first else "later rows", chosen.limit))
+
+
+def _print(found: list[AuditRow]) -> None:
     table(
         ("ROW", "WHEN", "KIND", "ACTOR", "SUBJECT", "DETAILS"),
         [

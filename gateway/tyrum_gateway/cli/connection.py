@@ -19,7 +19,8 @@ from typing import Any, cast
 
 import grpc
 import grpc.aio
-from google.rpc.error_details_pb2 import ErrorInfo
+from google.protobuf.message import Message
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_status import rpc_status
@@ -34,6 +35,7 @@ from tyrum.run.v1.run_pb2_grpc import RunServiceStub
 from tyrum_gateway.cli.failure import ExitCode, Failure, from_reason
 from tyrum_gateway.cli.remote import given, named_file
 from tyrum_gateway.cli.secure import ClientTls, client_tls
+from tyrum_gateway.cli.typed import typed
 
 DEADLINE = 15.0
 """Seconds that a unary call may take."""
@@ -265,7 +267,7 @@ def _no_answer(target: Target) -> Unreachable:
 def describe(error: grpc.aio.AioRpcError, target: Target) -> Failure:
     """Turn an error of a call into a failure of the command."""
     if reason := reason_of(error):
-        return from_reason(reason, error.details() or reason)
+        return from_reason(reason, _typed_wrong(error) or error.details() or reason)
     if error.code() is grpc.StatusCode.UNAVAILABLE:
         return _no_answer(target)
     return Failure(f"the call failed: {error.code().name}: {error.details() or 'no details'}")
@@ -273,12 +275,23 @@ def describe(error: grpc.aio.AioRpcError, target: Target) -> Failure:
 
 def reason_of(error: grpc.aio.AioRpcError) -> str:
     """Return the registered reason of an error; empty when the service itself did not answer."""
+    info = ErrorInfo()
+    return str(info.reason) if _unpacked(error, info) else ""
+
+
+def _typed_wrong(error: grpc.aio.AioRpcError) -> str:
+    """Say what is wrong with a field, under the name by which it was typed; empty for other errors."""
+    request = BadRequest()
+    if not _unpacked(error, request) or not request.field_violations:
+        return ""
+    violation = request.field_violations[0]
+    return f"`{typed(violation.field)}` {violation.description}"
+
+
+def _unpacked(error: grpc.aio.AioRpcError, message: Message) -> bool:
+    """Read the detail of a message's type; False when the error has none."""
     status = rpc_status.from_call(cast("grpc.Call", error))
-    for detail in status.details if status else ():
-        info = ErrorInfo()
-        if detail.Unpack(info):
-            return str(info.reason)
-    return ""
+    return any(detail.Unpack(message) for detail in (status.details if status else ()))
 
 
 async def healthy(gateway: Gateway, timeout: float) -> bool:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tyrum_gateway.cli.options import Address, Output, StateDir, sub_app
+from tyrum_gateway.cli.options import LARGEST, Address, Output, StateDir, sub_app
 from tyrum_gateway.cli.output import Format
 
 app = sub_app("Read, export, watch and cancel conversations.")
@@ -58,7 +58,9 @@ def export(
 @app.command()
 def watch(
     conversation: ConversationArgument,
-    after: Annotated[int, typer.Option(metavar="SEQUENCE", min=0, help="Last sequence already seen.")] = 0,
+    after: Annotated[
+        int, typer.Option(metavar="SEQUENCE", min=0, max=LARGEST, help="Last sequence already seen.")
+    ] = 0,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,

@@ -8,6 +8,9 @@ import typer
 from tyrum_gateway.cli.output import Format
 from tyrum_gateway.cli.remote import ClientCommand
 
+LARGEST = (1 << 63) - 1
+"""Largest number that a row or an event can have."""
+
 StateDir = Annotated[
     Path | None,
     typer.Option(

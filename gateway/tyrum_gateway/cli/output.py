@@ -90,6 +90,11 @@ def note(text: str) -> None:
     print(visible(text), file=sys.stderr, flush=True)
 
 
+def more(what: str, limit: int) -> str:
+    """Say that a list was ended by its limit and not by its end."""
+    return f"there may be {what}: --limit {limit} ended the list"
+
+
 def heading(text: str) -> None:
     """Print a heading: bold on a terminal."""
     styled(visible_line(text), "bold")

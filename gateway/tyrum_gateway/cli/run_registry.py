@@ -1,14 +1,14 @@
 """The run registry over gRPC. Invariant: a number that is a lower bound is shown as one."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
+import shlex
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from google.protobuf.duration_pb2 import Duration
-from google.protobuf.timestamp_pb2 import Timestamp
 
 from tyrum.chat.v1.event_pb2 import ApprovalOutcome, CallState, TurnState
 from tyrum.run.v1.run_pb2 import (
@@ -31,14 +31,17 @@ from tyrum_gateway.cli.output import (
     fields,
     heading,
     moment,
+    more,
     note,
+    say,
     table,
 )
-from tyrum_gateway.cli.terminal import visible_line
+from tyrum_gateway.cli.terminal import shortened, visible_line
 
 __all__ = ["Chosen", "export", "find", "list_runs", "show"]
 
 _PAGE = 200
+_WIDTH = 80
 _HEADERS = ("RUN", "ACCEPTED", "STATE", "WHO", "AGENT", "MODEL", "CALLS", "SECONDS", "TOKENS")
 
 
@@ -50,22 +53,22 @@ class Chosen:
     principal: str
     state: str | None
     since: datetime | None
-    """In UTC."""
+    until: datetime | None
+    """Both in UTC."""
 
     def message(self) -> RunFilter:
         """Write the filter."""
         chosen = RunFilter(conversation_id=self.conversation, principal_id=self.principal)
         if self.state is not None:
             chosen.state = TurnState.Value(f"TURN_STATE_{self.state.upper()}")
-        if self.since is not None:
-            since = Timestamp()
-            since.FromDatetime(self.since.replace(tzinfo=UTC))
-            chosen.since.CopyFrom(since)
+        for at, field in ((self.since, chosen.since), (self.until, chosen.until)):
+            if at is not None:
+                field.FromDatetime(at.replace(tzinfo=UTC))
         return chosen
 
 
-async def list_runs(target: Target, chosen: Chosen, limit: int, output: Format) -> None:
-    """Print at most `limit` runs, newest first."""
+async def list_runs(target: Target, chosen: Chosen, limit: int, output: Format, *, totals: bool) -> None:
+    """Print at most `limit` runs, newest first; with `totals` text ends with their sums."""
     found: list[Run] = []
     token = ""
     async with connect(target) as gateway:
@@ -83,8 +86,12 @@ async def list_runs(target: Target, chosen: Chosen, limit: int, output: Format) 
                 break
     if output is not Format.TEXT:
         emit_all(found, output)
-        return
-    table(_HEADERS, [_summary(run) for run in found])
+    else:
+        table(_HEADERS, [_summary(run) for run in found])
+        if totals:
+            say(_totals(found))
+    if token:
+        note(more("older runs", limit))
 
 
 async def show(target: Target, run_id: str, output: Format) -> None:
@@ -171,7 +178,7 @@ def _show(run: Run) -> None:
     if run.calls:
         heading("Calls")
         table(
-            ("CALL", "STEP", "TOOL", "STATE", "RULE", "PROVIDER", "PROFILE", "ARTIFACT", "BYTES"),
+            ("CALL", "STEP", "TOOL", "STATE", "RULE", "PROVIDER", "PROFILE", "ARTIFACT", "BYTES", "WHAT"),
             [_call(call) for call in run.calls],
         )
     if run.approvals:
@@ -193,6 +200,7 @@ def _call(call: RunCall) -> tuple[str, ...]:
         call.profile or "-",
         call.artifact_digest[:19] or "-",
         str(call.output_bytes),
+        shortened(_what(call), _WIDTH),
     )
 
 
@@ -216,6 +224,28 @@ def _state(run: Run) -> str:
 def _tokens(run: Run) -> str:
     bound = "" if run.usage_complete else "at least "
     return f"{bound}{run.input_tokens} in, {run.output_tokens} out"
+
+
+def _totals(runs: Sequence[Run]) -> str:
+    bound = "" if all(run.usage_complete for run in runs) else "at least "
+    tokens_in, tokens_out = sum(run.input_tokens for run in runs), sum(run.output_tokens for run in runs)
+    seconds = sum(run.total.ToNanoseconds() for run in runs) / 1e9
+    turns = f"{len(runs)} turn{'' if len(runs) == 1 else 's'}"
+    calls = f"{sum(len(run.calls) for run in runs)} calls"
+    return f"total: {turns}, {calls}, {seconds:.3f} seconds, {bound}{tokens_in} tokens in, {tokens_out} out"
+
+
+def _what(call: RunCall) -> str:
+    """Write on one line what policy saw of a call: its program with the arguments, or its shell text."""
+    try:
+        target = json.loads(call.target)
+        return (
+            str(target["shell"])
+            if "shell" in target
+            else shlex.join([target["program"], *target["argv"][1:]])
+        )
+    except (ValueError, KeyError, TypeError):
+        return "-"
 
 
 def _seconds(duration: Duration) -> str:

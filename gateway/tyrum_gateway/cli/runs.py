@@ -28,13 +28,18 @@ class State(StrEnum):
 Conversation = Annotated[
     str, typer.Option("--conversation", metavar="ID", help="Only those of one conversation.")
 ]
-Principal = Annotated[str, typer.Option("--principal", metavar="ID", help="Only those of one principal.")]
+Principal = Annotated[
+    str, typer.Option("--principal", metavar="NAME", help="Only those of one principal, by name or id.")
+]
 InState = Annotated[State | None, typer.Option("--state", help="Only those in one state.")]
+_FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"]
 Since = Annotated[
     datetime | None,
-    typer.Option(
-        "--since", formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"], help="Only those accepted since then, in UTC."
-    ),
+    typer.Option("--since", formats=_FORMATS, help="Only those accepted since then, in UTC."),
+]
+Until = Annotated[
+    datetime | None,
+    typer.Option("--until", formats=_FORMATS, help="Only those accepted before then, in UTC."),
 ]
 
 
@@ -45,7 +50,11 @@ def list_runs(
     principal: Principal = "",
     state: InState = None,
     since: Since = None,
+    until: Until = None,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Show at most this many.")] = 50,
+    totals: Annotated[
+        bool, typer.Option("--totals", help="End text with the sums over the runs that are shown.")
+    ] = False,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
@@ -53,8 +62,9 @@ def list_runs(
     """List runs, newest first."""
     from tyrum_gateway.cli import run_registry as registry  # noqa: PLC0415 - imports grpc
 
-    chosen = registry.Chosen(conversation, principal, state, since)
-    asyncio.run(registry.list_runs(registry.find(state_dir, address), chosen, limit, output))
+    chosen = registry.Chosen(conversation, principal, state, since, until)
+    target = registry.find(state_dir, address)
+    asyncio.run(registry.list_runs(target, chosen, limit, output, totals=totals))
 
 
 @app.command()
@@ -77,6 +87,7 @@ def export(
     principal: Principal = "",
     state: InState = None,
     since: Since = None,
+    until: Until = None,
     file: Annotated[Path | None, typer.Option(metavar="PATH", help="New file, instead of stdout.")] = None,
     state_dir: StateDir = None,
     address: Address = None,
@@ -85,5 +96,5 @@ def export(
     """Write all runs, newest first."""
     from tyrum_gateway.cli import run_registry as registry  # noqa: PLC0415 - imports grpc
 
-    chosen = registry.Chosen(conversation, principal, state, since)
+    chosen = registry.Chosen(conversation, principal, state, since, until)
     asyncio.run(registry.export(registry.find(state_dir, address), chosen, file, output))

@@ -9,8 +9,8 @@ from tyrum.chat.v1.chat_pb2 import (
     GetConversationRequest,
     ListConversationsRequest,
     ListEventsRequest,
+    StreamItem,
     WatchRequest,
-    WatchResponse,
 )
 from tyrum.chat.v1.event_pb2 import Event, TurnState
 from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find
@@ -22,12 +22,15 @@ from tyrum_gateway.cli.output import (
     enum_word,
     fields,
     moment,
+    more,
+    note,
     say,
     table,
 )
 from tyrum_gateway.cli.projection import TurnView
 from tyrum_gateway.cli.reconnect import resilient
 from tyrum_gateway.cli.screen import Screen
+from tyrum_gateway.cli.stream_items import items
 from tyrum_gateway.cli.terminal import shortened
 
 __all__ = ["cancel", "events", "find", "list_conversations", "show", "watch"]
@@ -53,12 +56,19 @@ async def list_conversations(target: Target, limit: int, output: Format) -> None
                 break
     if output is not Format.TEXT:
         emit_all(found, output)
-        return
-    rows = [
-        (item.conversation_id, moment(item.updated_at), str(item.last_sequence), shortened(item.title, 60))
-        for item in found
-    ]
-    table(("CONVERSATION", "LAST EVENT", "EVENTS", "TITLE"), rows)
+    else:
+        rows = [
+            (
+                item.conversation_id,
+                moment(item.updated_at),
+                str(item.last_sequence),
+                shortened(item.title, 60),
+            )
+            for item in found
+        ]
+        table(("CONVERSATION", "LAST EVENT", "EVENTS", "TITLE"), rows)
+    if token:
+        note(more("older conversations", limit))
 
 
 async def events(gateway: Gateway, conversation_id: str, after: int = 0) -> AsyncIterator[Event]:
@@ -111,7 +121,7 @@ class _Reader:
         self._view = TurnView(sequence=after)
         self._screen = Screen()
 
-    def item(self, item: WatchResponse) -> None:
+    def item(self, item: StreamItem) -> None:
         if item.HasField("event"):
             self.read(item.event)
         else:
@@ -136,12 +146,12 @@ async def watch(target: Callable[[], Target], conversation_id: str, after: int, 
     reader = _Reader(after)
     sequence = after
 
-    def stream(gateway: Gateway) -> AsyncIterable[WatchResponse]:
+    def stream(gateway: Gateway) -> AsyncIterable[StreamItem]:
         request = WatchRequest(conversation_id=conversation_id, after_sequence=sequence)
-        return gateway.chat.Watch(request, metadata=gateway.metadata)
+        return items(gateway.chat.Watch(request, metadata=gateway.metadata))
 
-    async with aclosing(resilient(target, stream)) as items:
-        async for item in items:
+    async with aclosing(resilient(target, stream)) as watched:
+        async for item in watched:
             sequence = item.event.sequence or sequence
             if output is Format.TEXT:
                 reader.item(item)

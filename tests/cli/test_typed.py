@@ -1,0 +1,65 @@
+"""What the gateway finds wrong is named as it was typed."""
+
+import pytest
+from typer._click import Command
+from typer.core import TyperGroup
+
+from tests.support.gateway import RunningGateway
+from tyrum_gateway.cli.commands import COMMANDS, run
+from tyrum_gateway.cli.typed import PARAMETERS
+
+LONG = "x" * 2000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ("approvals list --conversation x", "`--conversation` must be `conv_`"),
+        ("approvals watch -c x", "`--conversation` must be `conv_`"),
+        ("approvals show x", "`APPROVAL` must be `appr_`"),
+        (f"approvals deny {'appr_' + '0' * 26} --reason {LONG}", "`--reason` must have at most 1024 bytes"),
+        ("chat --conversation x hello", "`--conversation` must be `conv_`"),
+        ("conversations show x", "`CONVERSATION` must be `conv_`"),
+        ("conversations cancel x", "`TURN` must be `turn_`"),
+        ("policy overrides revoke x", "`OVERRIDE` must be `over_`"),
+        ("runs show x", "`RUN` must be `run_`"),
+        ("runs list --principal prin_x", "`--principal` must be `prin_`"),
+        ("runs export --conversation x", "`--conversation` must be `conv_`"),
+        (f"audit list --kind {LONG}", "`--kind` must have at most 128 bytes"),
+        (f"audit list --actor {LONG}", "`--actor` must have at most 128 bytes"),
+        ("principals create A --role chat", "`NAME` must be 1 to 64"),
+        ("principals tokens issue operator --label a --expires-in 1s", "`--expires-in` must be 60 to"),
+        ("principals tokens revoke x", "`TOKEN` must be `tok_`"),
+    ],
+)
+def test_options_are_named_not_fields(
+    gateway: RunningGateway, capsys: pytest.CaptureFixture[str], arguments: str, told: str
+) -> None:
+    """A value that the gateway refuses is named by its option or argument, and the exit code is 2."""
+    capsys.readouterr()
+    assert run([*arguments.split(), "--state-dir", str(gateway.state_dir)]) == 2
+    assert f"error: {told}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", ["audit list --after", "audit export --after", "conversations watch c --after"]
+)
+def test_a_number_that_no_log_reaches_is_a_usage_error(
+    gateway: RunningGateway, capsys: pytest.CaptureFixture[str], arguments: str
+) -> None:
+    """A number beyond 64 bits is refused by name of its option."""
+    assert run([*arguments.split(), "--after", str(1 << 63), "--state-dir", str(gateway.state_dir)]) == 2
+    assert "--after" in capsys.readouterr().err
+
+
+def test_every_parameter_of_the_table_exists() -> None:
+    """The table names parameters that some command has."""
+    known = {parameter for entry in COMMANDS.values() for parameter in parameters(entry.load())}
+    assert set(PARAMETERS.values()) <= known
+
+
+def parameters(command: Command) -> set[str]:
+    """Names of a command's parameters, and of those below it."""
+    below = command.commands.values() if isinstance(command, TyperGroup) else ()
+    own = {parameter.name for parameter in command.params if parameter.name}
+    return own.union(*(parameters(each) for each in below))
