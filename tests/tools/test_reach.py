@@ -75,6 +75,9 @@ def test_what_interprets_a_script_counts_too(tmp_path: Path) -> None:
         assert bool(found_out) is bool(why), line
     inside = found(script(tmp_path / "job", "#!/usr/bin/true\n"))
     assert reach.interpreted(inside, "/usr/bin") == "it lies in the workspace"
+    # Its first line names /bin/bash.
+    why = reach.replaceable(found("/usr/bin/ldd"), "/bin")
+    assert why == "what interprets `ldd` can be replaced: it lies in the workspace"
 
 
 def test_bash_finds_another_program_where_others_write_before_it(tmp_path: Path) -> None:
