@@ -226,8 +226,10 @@ async def test_a_renewed_authority_of_clients_counts_without_a_restart(mutual: P
     await refused(channel(), metadata)
 
 
-def test_the_command_line_reaches_a_distant_gateway(mutual: Place) -> None:
-    """`--ca` and a client certificate do; without them the command says what is missing."""
+def test_the_command_line_reaches_a_distant_gateway(mutual: Place, tmp_path: Path) -> None:
+    """`--ca` and a client certificate do; without them, or with another authority, the command says what to
+    check and nothing else, and nor does the gateway's log repeat what strangers tried.
+    """
     gateway, authority = mutual.gateway, mutual.authority
     own = authority.issue("cli", "client.example")
     address = ("--address", f"localhost:{mutual.port}", "--ca", str(authority.pem))
@@ -236,9 +238,13 @@ def test_the_command_line_reaches_a_distant_gateway(mutual: Place) -> None:
     done = gateway.tyrum("whoami", *address, *certificate, *token, "--output", "json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["origin"] == "tls 127.0.0.1, certificate cli"
-    failed = gateway.tyrum("whoami", *address)
-    assert failed.returncode == ExitCode.FAILURE
-    assert "--client-cert" in failed.stderr
+    stranger = Authority.create(tmp_path)
+    for lacking in (address, (*address[:-1], str(stranger.pem), *certificate)):
+        failed = gateway.tyrum("whoami", *lacking)
+        assert failed.returncode == ExitCode.FAILURE
+        assert [line.partition(":")[0] for line in failed.stderr.splitlines()] == ["error", "hint"]
+        assert "--client-cert" in failed.stderr
+    assert "Handshake failed" not in gateway.log
     own.key.chmod(0o640)
     failed = gateway.tyrum("whoami", *address, *certificate)
     assert failed.returncode == ExitCode.NOT_AUTHORIZED

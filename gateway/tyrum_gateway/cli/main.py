@@ -8,6 +8,9 @@ def main() -> None:
     """Run the command line and exit with one of the documented codes."""
     # Providers fork; grpc's own fork handlers would wait for threads that are gone in the child.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+    # What grpc prints of a refused handshake stands beside the command's own error, and lets anybody who can
+    # connect write into the gateway's log.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from tyrum_gateway.cli.commands import run  # noqa: PLC0415 - after the environment is set
 
     sys.exit(run(sys.argv[1:]))
