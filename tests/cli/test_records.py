@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import shlex
 import shutil
 import sqlite3
@@ -155,9 +156,13 @@ def test_a_tampered_log_is_named_and_exits_with_one(
     assert (code, err) == (1, "")
     assert "NOT INTACT" in out
     assert "row 3 was edited" in out
+    assert re.search(r"^after the break: +not verifiable: rows 3 to \d+, ", out, re.MULTILINE)
     code, out, _ = tyrum("audit", "verify", source, str(file), "--output", "json")
     assert code == 1
-    assert [problem["first"] for problem in json.loads(out)["problems"]] == [3]
+    report = json.loads(out)
+    assert [problem["first"] for problem in report["problems"]] == [3]
+    assert report["broken"] == 3
+    assert report["anchored"] + report["unanchored"] + report["after_break"] == report["last"]
 
 
 def test_a_log_without_any_head_is_not_called_intact(tyrum: Tyrum, tmp_path: Path) -> None:

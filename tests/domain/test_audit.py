@@ -75,6 +75,7 @@ def test_an_honest_log_is_intact_and_its_newest_rows_are_unanchored() -> None:
     assert (report.anchored, report.unanchored) == (ANCHORED, ROWS - ANCHORED)
     alone = verify(LOG, [], authentic)
     assert (alone.intact, alone.anchored, alone.unanchored) == (True, 0, ROWS)
+    assert (report.broken, report.after_break) == (alone.broken, alone.after_break) == (0, 0)
     assert verify([], [], authentic) == Report(0, 0, 0, 0, (), 0)
 
 
@@ -99,6 +100,8 @@ def test_an_edit_of_any_column_is_found_at_its_row(at: int, column: str, value: 
     report = verify(rows, HEADS, authentic)
     assert found(report) == [(Finding.EDITED, at, at)]
     assert report.anchored == max([seq for seq in (1, 10, 20, ANCHORED) if seq < at], default=0)
+    assert (report.broken, report.after_break) == (at, ROWS - at + 1)
+    assert report.unanchored == at - 1 - report.anchored
     assert f"row {at} " in report.problems[0].message
 
 
@@ -120,12 +123,17 @@ def test_deleted_rows_are_missing(first: int, last: int) -> None:
     rows = [row for row in LOG if not first <= row.sequence <= last]
     report = verify(rows, HEADS, authentic)
     assert found(report) == [(Finding.MISSING, first, last)]
+    assert (report.broken, report.anchored + report.unanchored + report.after_break) == (first, ROWS)
 
 
 def test_a_cut_end_is_found_as_far_as_heads_reach() -> None:
     """Without the last anchored row the log is truncated; rows that no head covers can vanish unseen."""
     assert found(verify(LOG[: ANCHORED - 1], HEADS, authentic)) == [(Finding.TRUNCATED, ANCHORED, ANCHORED)]
     assert found(verify([], HEADS, authentic)) == [(Finding.TRUNCATED, 1, ANCHORED)]
+    cut = verify(LOG[: ANCHORED - 1], HEADS, authentic)
+    assert (cut.anchored, cut.unanchored, cut.after_break) == (20, ANCHORED - 21, 0), (
+        "what is there is chained"
+    )
     assert verify(LOG[:ANCHORED], HEADS, authentic).intact
 
 
@@ -148,6 +156,9 @@ def test_an_inserted_row_is_named() -> None:
     assert "written as row 16" in next(item.message for item in report.problems if item.first == 17)
     twice = [*LOG[:15], LOG[14], *LOG[15:]]
     assert found(verify(twice, HEADS, authentic)) == [(Finding.OUT_OF_ORDER, 15, 15)]
+    assert verify(twice, HEADS, authentic).broken == 16
+    late = verify([*LOG, LOG[4]], HEADS, authentic)
+    assert (late.anchored, late.unanchored, late.after_break) == (ANCHORED, ROWS - ANCHORED, 0)
 
 
 def test_swapped_rows_are_named() -> None:
@@ -199,6 +210,13 @@ def test_a_chain_that_was_computed_anew_is_found_by_the_next_head(
     assert {item[0] for item in found(report)} == {Finding.REWRITTEN}
     assert found(report)[0] == (Finding.REWRITTEN, 20, 20)
     assert report.anchored == 10
+    assert (report.unanchored, report.broken, report.after_break) == (0, 11, len(rows) - 10)
+
+
+def test_rows_after_a_break_are_told_apart_from_rows_that_no_head_covers_yet() -> None:
+    """A break beyond the last head leaves what is before it unanchored, and the rest not verifiable."""
+    report = verify([*LOG[:34], replace(LOG[34], actor="prin_x"), *LOG[35:]], HEADS, authentic)
+    assert (report.anchored, report.unanchored, report.broken, report.after_break) == (ANCHORED, 4, 35, 6)
 
 
 def test_rows_after_the_last_head_can_be_rewritten_unseen_and_are_never_called_anchored() -> None:

@@ -91,7 +91,8 @@ def verify(
     """Verify every row against its hash, the row before it, and the signed heads; exit with 1 on a finding.
 
     What is verified here is verified by this command, not by the gateway. Rows after the last signed head are
-    reported as unanchored. Whoever has the private key can forge heads: keep copies of them elsewhere.
+    reported as unanchored, and rows from a break on as not verifiable. Whoever has the private key can forge
+    heads: keep copies of them elsewhere.
     """
     from tyrum_gateway.cli import audit_check  # noqa: PLC0415 - imports grpc
 

@@ -103,7 +103,12 @@ def _verdict(report: Report) -> str:
 def _show(report: Report, *, trusted: bool, output: Format) -> None:
     if output is not Format.TEXT:
         value = asdict(report)
-        value |= {"intact": report.intact, "unanchored": report.unanchored, "key_given": trusted}
+        value |= {
+            "intact": report.intact,
+            "unanchored": report.unanchored,
+            "after_break": report.after_break,
+            "key_given": trusted,
+        }
         emit(value, output)
         return
     fields(
@@ -117,6 +122,12 @@ def _show(report: Report, *, trusted: bool, output: Format) -> None:
                 f"{report.unanchored} rows after that: whoever writes the database can rewrite them"
                 if report.unanchored
                 else "none",
+            ),
+            (
+                "after the break",
+                f"not verifiable: rows {report.broken} to {report.last}, whatever was signed over them"
+                if report.after_break
+                else "",
             ),
             ("key", "given" if trusted else "as found beside the log: give the one you kept with --key"),
         ]

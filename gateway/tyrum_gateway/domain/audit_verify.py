@@ -1,7 +1,8 @@
 """Verifying the audit log: rows against each other, and against the heads that were signed outside.
 
-Invariant: a row counts as anchored only up to the last head that is authentic and fits; everything later is
-reported as unanchored, never as verified. Findings name rows; the pass is one walk with bounded memory.
+Invariant: a row counts as anchored only up to the last head that is authentic and fits. What comes later is
+never called verified: it is unanchored, or from the first break on not verifiable at all. Findings name rows;
+the pass is one walk with bounded memory.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -76,6 +77,8 @@ class Report:
     """At most `MOST_FINDINGS`."""
     found: int
     """How many problems there are."""
+    broken: int = 0
+    """The first row that may not be what was written, and from which on nothing is verifiable; 0 without."""
 
     @property
     def intact(self) -> bool:
@@ -83,9 +86,19 @@ class Report:
         return self.found == 0
 
     @property
+    def chained(self) -> int:
+        """Sequence of the last row before the break; of the last row when there is none."""
+        return min(self.broken - 1, self.last) if self.broken else self.last
+
+    @property
     def unanchored(self) -> int:
         """Rows after the last fitting head: chained, but whoever can write the database can rewrite them."""
-        return max(0, self.last - self.anchored)
+        return max(0, self.chained - self.anchored)
+
+    @property
+    def after_break(self) -> int:
+        """Rows from the break on: no head vouches for them, also where one was signed over them."""
+        return self.last - self.chained
 
 
 def verify(rows: Iterable[AuditRow], heads: Sequence[SignedHead], check: Check) -> Report:
@@ -115,6 +128,7 @@ class Verification:
         self._shift = 0
         self._anchored = 0
         self._clean = True
+        self._broken = 0
         self._heads: dict[int, str] = {}
         self._authentic = 0
         for head in heads:
@@ -155,6 +169,7 @@ class Verification:
             anchored=self._anchored,
             problems=tuple(self._problems),
             found=self._found,
+            broken=self._broken,
         )
 
     def _take(self, head: SignedHead, check: Check) -> None:
@@ -190,9 +205,21 @@ class Verification:
     def _report(self, finding: Finding, first: int, last: int | None = None, *, origin: int = 0) -> None:
         self._found += 1
         self._clean = self._clean and not first
+        if first and finding is not Finding.TRUNCATED:
+            self._break(finding, first)
         if len(self._problems) < MOST_FINDINGS:
             last = first if last is None else last
             self._problems.append(Problem(finding, first, last, _message(finding, first, last, origin)))
+
+    def _break(self, finding: Finding, row: int) -> None:
+        """Note from which row on nothing is verifiable."""
+        if finding is Finding.REWRITTEN:
+            # Which of the rows that the head is over was replaced, nobody can tell.
+            row = self._anchored + 1
+        elif finding is Finding.OUT_OF_ORDER:
+            row = 1 if self._last is None else self._last.sequence + 1
+        row = max(row, self._anchored + 1)
+        self._broken = min(self._broken or row, row)
 
 
 def _computed(row: AuditRow, sequence: int) -> str:
