@@ -223,6 +223,25 @@ def test_a_run_is_shown_with_everything_it_had(place: Place, tyrum: Tyrum) -> No
     assert "unknown" in err
 
 
+def test_resolved_approvals_are_listed_with_their_answers(place: Place, tyrum: Tyrum) -> None:
+    """`approvals list --all` says of each who resolved it, when, how authenticated, from where and why."""
+    code, out, _ = tyrum("approvals", "list", "--all")
+    assert code == 0
+    assert out.splitlines()[0].split() == ["APPROVAL", "STATE", "EXPIRES", "RESOLVED", "BY", "REASON", "WHAT"]
+    answer = r" +\d{4}-\d\d-\d\d [\d:]{8}Z +operator \(token, unix .*\) +because +/usr/bin/tee -a asked$"
+    for state in ("approved", "denied"):
+        assert re.search(rf"^appr_\w+ +{state} .*{answer}", out, re.MULTILINE), out
+    _, out, _ = tyrum("approvals", "list", "--all", "--output", "jsonl")
+    (denied,) = [item for item in objects(out) if item["turn_id"] == place.denied]
+    assert (denied["resolved_by"], denied["method"], denied["reason"]) == ("operator", "token", "because")
+    assert denied["resolved_from"].startswith("unix")
+    assert denied["resolved_at"]
+    assert denied["requested_by"].startswith("prin_")
+    assert denied["requested_by_name"] == "operator"
+    _, out, err = tyrum("approvals", "list")
+    assert (out, err) == ("", "nothing waits for an approval\n")
+
+
 def test_runs_are_listed_and_exported_by_filter(place: Place, tyrum: Tyrum, tmp_path: Path) -> None:
     """Lists and exports hold the same runs, newest first, narrowed by conversation, state and time."""
     _, out, _ = tyrum("runs", "list", "--output", "json")
