@@ -196,6 +196,30 @@ def test_a_call_is_explained(run: Run, rules: Path) -> None:
     assert "`provider` is no field" in told["reason"]
 
 
+def test_a_program_that_others_can_replace_is_explained(run: Run, tmp_path: Path) -> None:
+    """The rule that its path satisfies is named, with the place where others write, unless it answers."""
+    own = tmp_path.resolve() / "own"
+    own.write_text("#!/bin/sh\n", encoding="utf-8")
+    own.chmod(0o755)
+    path = tmp_path / "rules.yaml"
+    match = f"tool: process.run, program: {own}, stdin: true"
+    for more, decision, rule in (
+        ("", "require_approval", "default.replaceable"),
+        (", replaceable: true", "allow", "own"),
+    ):
+        path.write_text(
+            f"rules: [{{id: own, decision: allow, author: ops, match: {{{match}{more}}}}}]\n",
+            encoding="utf-8",
+        )
+        for call in (str(own), f"{own} | {own}"):
+            told = explanation(run, path, call)
+            assert (told["decision"], told["rule"]) == (decision, rule)
+            assert ("rule `own` does not allow it, because `own` can be" in told["reason"]) is (not more)
+    code, out, err = run("explain", "process.run", f"{own} | {own}", "--bundle", path)
+    assert (code, err) == (0, "")
+    assert out.count("`own` can be replaced: /") == 2
+
+
 def test_an_explanation_reads_well(run: Run, rules: Path) -> None:
     """As text, one thing a line, with nothing hidden."""
     code, out, _ = run("explain", "process.run", "head 'a b' | wc; rm $x", "--bundle", rules)

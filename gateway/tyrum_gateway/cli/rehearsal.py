@@ -112,7 +112,7 @@ def lines(told: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "program", _shown(target)
     for command in target.get("commands", ()):
         yield "command", _shown(command)
-    for key in ("cwd", "env", "secrets", "stdin", "replaceable", "provenance"):
+    for key in ("cwd", "env", "secrets", "stdin", "provenance"):
         value = target.get(key, "")
         yield key, ", ".join(value) if isinstance(value, list) else str(value).lower() if value else ""
     yield "policy", str(told.get("policy_digest", ""))
