@@ -13,7 +13,14 @@ from tyrum_gateway.cli.commands import run
 
 def finding(capsys: pytest.CaptureFixture[str], directory: Path, cert: Path, key: Path) -> dict[str, str]:
     """What the doctor says about a configuration with this pair."""
-    config = write(directory, f"{MINIMAL}listen: {{tcp: 0.0.0.0:7460, tls: {{cert: {cert}, key: {key}}}}}\n")
+    return told(
+        capsys, directory, f"{MINIMAL}listen: {{tcp: 0.0.0.0:7460, tls: {{cert: {cert}, key: {key}}}}}\n"
+    )
+
+
+def told(capsys: pytest.CaptureFixture[str], directory: Path, text: str) -> dict[str, str]:
+    """What the doctor says about the certificates of a configuration."""
+    config = write(directory, text)
     run(["doctor", "--config", str(config), "--state-dir", str(directory / "state"), "--output", "json"])
     found = json.loads(capsys.readouterr().out)
     (one,) = [item for item in found if item["check"] == "certificate"]
@@ -48,3 +55,15 @@ def test_a_pair_that_cannot_be_served_with_is_a_failure(
     assert found["result"] == "fail"
     assert "not that of the certificate" in found["detail"]
     assert found["fix"].startswith("tyrum config validate ")
+
+
+def test_the_authorities_of_a_model_that_are_gone_are_a_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a model needs to trust its server is found missing before a turn needs it."""
+    monkeypatch.setenv("KEY", "k")
+    model = "  main: {kind: openai, model: m, api_key: MODEL_KEY, ca_file: gone.pem}"
+    text = MINIMAL.replace("models:\n", f"models:\n{model}\n") + "secrets: {MODEL_KEY: '${env:KEY}'}\n"
+    found = told(capsys, tmp_path, text)
+    assert found["result"] == "fail"
+    assert "cannot be read" in found["detail"]

@@ -7,7 +7,8 @@ from typing import Literal
 import pytest
 
 from tests.config.files import MINIMAL, lines, load
-from tyrum_gateway.config import RemoteModelSettings
+from tests.support.certificates import Authority
+from tyrum_gateway.config import ConfigProblems, RemoteModelSettings
 
 ENVIRONMENT = {"PATH": "/usr/bin", "KEY": "sk-canary-1b2c"}
 SECRETS = "secrets: {MODEL_KEY: '${env:KEY}'}\n"
@@ -107,3 +108,23 @@ def test_a_missing_package_is_told_with_the_command_that_installs_it(
     assert f"pip install 'tyrum[{kind}]'" in found
     assert found.startswith("3:")
     assert "models.main.kind" in found
+
+
+def test_the_authorities_of_a_server_are_looked_at_before_it_is_asked(tmp_path: Path) -> None:
+    """`ca_file` starts at the file's directory; what is missing, or no certificate, is told at its place."""
+    keys = "kind: openai, model: m, api_key: MODEL_KEY, ca_file: {}"
+    authority = Authority.create(tmp_path / "tls")
+    settings = load(tmp_path, with_model(keys.format("tls/ca.pem")), ENVIRONMENT).models["main"]
+    assert isinstance(settings, RemoteModelSettings)
+    assert settings.ca_file == authority.pem
+    (tmp_path / "empty.pem").write_text("nothing")
+    for name, problem in (("gone.pem", "cannot be read: No such file"), ("empty.pem", "no PEM certificate")):
+        with pytest.raises(ConfigProblems) as caught:
+            load(tmp_path, with_model(keys.format(name)), ENVIRONMENT)
+        (found,) = caught.value.problems
+        assert "models.main.ca_file: this file" in str(found)
+        assert problem in str(found)
+        assert f"{tmp_path / 'tyrum.yaml'}:3:" in str(found)
+    keys += ", base_url: 'http://127.0.0.1:8000'"
+    (useless,) = lines(tmp_path, with_model(keys.format("tls/ca.pem")), ENVIRONMENT)
+    assert "models.main.ca_file: a server without TLS shows no certificate" in useless

@@ -1,5 +1,7 @@
 """Models behind the scripted model server."""
 
+from pathlib import Path
+
 from tests.models.prompts import said
 from tests.support.model_server import KEY, ModelServer
 from tyrum_gateway.domain.errors import ModelUnavailable
@@ -19,6 +21,7 @@ def remote(
     key: str = KEY,
     base_url: str = "",
     max_output_tokens: int | None = None,
+    ca_file: Path | None = None,
 ) -> Model:
     """Build a model that asks a scenario."""
     endpoint = Endpoint(
@@ -29,6 +32,7 @@ def remote(
         key=lambda: key,
         agent="tyrum/test",
         max_output_tokens=max_output_tokens,
+        ca_file=ca_file,
     )
     return build_model(OpenAi(endpoint) if protocol == "openai" else Anthropic(endpoint))
 

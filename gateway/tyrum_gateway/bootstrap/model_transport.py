@@ -9,6 +9,7 @@ from tyrum_gateway.config.settings import (
     RemoteModelSettings,
     ScriptedModelSettings,
 )
+from tyrum_gateway.domain.errors import StateUnusable
 from tyrum_gateway.domain.model import Model
 from tyrum_gateway.models.catalog import Anthropic, Offline, OpenAi, Scripted, build_model
 from tyrum_gateway.models.endpoint import Endpoint, KeyUnavailable
@@ -25,6 +26,7 @@ def transport(settings: ModelSettings, reveal: Callable[[str], str], version: st
 
     Raises:
         ScriptInvalid: The script of a scripted model cannot be used.
+        StateUnusable: The authorities of a model's server cannot be read any more.
     """
     match settings:
         case OfflineModelSettings():
@@ -33,7 +35,10 @@ def transport(settings: ModelSettings, reveal: Callable[[str], str], version: st
             return build_model(Scripted(script))
         case RemoteModelSettings():
             endpoint = _endpoint(settings, reveal, version)
-            return build_model(OpenAi(endpoint) if settings.kind == "openai" else Anthropic(endpoint))
+            try:
+                return build_model(OpenAi(endpoint) if settings.kind == "openai" else Anthropic(endpoint))
+            except OSError as error:
+                raise StateUnusable(f"cannot use `{settings.ca_file}`: {error.strerror}") from error
         case _:
             assert_never(settings)
 
@@ -53,4 +58,5 @@ def _endpoint(settings: RemoteModelSettings, reveal: Callable[[str], str], versi
         key=key,
         agent=f"tyrum/{version}",
         max_output_tokens=settings.max_output_tokens,
+        ca_file=settings.ca_file,
     )

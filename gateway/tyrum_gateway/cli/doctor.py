@@ -208,13 +208,10 @@ def _configuration(config: Path | None, directory: Path) -> Iterator[Finding]:
 
 
 def _certificate(checked: "CheckedFile") -> Iterator[Finding]:
-    """Check that the gateway can serve with the certificate of the file, and for how long."""
+    """Check that the certificates which the file names can be used, and the gateway's own for how long."""
     from tyrum_gateway.config import ConfigProblems, check_certificates  # noqa: PLC0415 - heavy
     from tyrum_gateway.config.listening import expiry_warning  # noqa: PLC0415
 
-    tls = checked.content.listen.tls
-    if tls is None:
-        return
     try:
         check_certificates(checked)
     except ConfigProblems as problems:
@@ -223,8 +220,11 @@ def _certificate(checked: "CheckedFile") -> Iterator[Finding]:
                 "certificate", Result.FAIL, problem.message, f"tyrum config validate {checked.path}"
             )
         return
+    tls = checked.content.listen.tls
+    if tls is None:
+        return
     cert = checked.directory / tls.cert
-    renew = "renew it, then restart the gateway"
+    renew = "renew it; a running gateway serves the new one by itself"
     if warning := expiry_warning(cert):
         yield Finding("certificate", Result.FAIL if "expired" in warning else Result.WARN, warning, renew)
     else:

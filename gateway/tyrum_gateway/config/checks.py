@@ -49,6 +49,7 @@ def check(root: document.Mapping, around: Surroundings) -> Iterator[Problem]:
     yield from _programs(root, around)
     yield from _scripts(root, around)
     yield from _extras(root, around.file)
+    yield from _authorities(root, around.file)
 
 
 def find_program(name: str, environment: Mapping[str, str]) -> str | None:
@@ -199,3 +200,11 @@ def _extras(root: document.Mapping, file: str) -> Iterator[Problem]:
         if isinstance(kind, str) and kind in _SDKS and importlib.util.find_spec(kind) is None:
             message = f"this kind needs a package that is not installed: pip install 'tyrum[{kind}]'"
             yield Problem(file, node.place, path, "package_missing", message)
+
+
+def _authorities(root: document.Mapping, file: str) -> Iterator[Problem]:
+    for path, node in select(root, ("models", "*", "ca_file")):
+        url = descend(root, *path[:-1], "base_url")
+        if isinstance(url, Scalar) and isinstance(url.value, str) and url.value.startswith("http:"):
+            message = "a server without TLS shows no certificate; with this `base_url` it has no effect"
+            yield Problem(file, node.place, path, "no_effect", message)

@@ -10,13 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path as FilePath
 
 from tyrum_gateway.config import document
+from tyrum_gateway.config.authorities import authority_problem, read_pem
 from tyrum_gateway.config.document import Scalar, descend
 from tyrum_gateway.config.problems import Problem
-from tyrum_gateway.config.regular_file import read_regular_file
 from tyrum_gateway.config.settings import TlsSettings
 from tyrum_gateway.config.values import is_loopback, split_tcp
-
-MAX_PEM_BYTES = 1024 * 1024
 
 EXPIRY_DAYS = 30
 """Days before its end from which a certificate is warned of."""
@@ -59,7 +57,7 @@ def certificate_problems(tls: TlsSettings) -> Iterator[tuple[str, str]]:
 
     certified, held = b"", b""
     try:
-        certified = public(x509.load_pem_x509_certificates(_content(tls.cert))[0].public_key())
+        certified = public(x509.load_pem_x509_certificates(read_pem(tls.cert))[0].public_key())
     except OSError as error:
         yield "cert", f"this file cannot be read: {error.strerror}"
     except ValueError:
@@ -67,7 +65,7 @@ def certificate_problems(tls: TlsSettings) -> Iterator[tuple[str, str]]:
     try:
         if fault := key_fault(tls.key.stat(), os.geteuid(), {os.getegid(), *os.getgroups()}):
             yield "key", fault
-        held = public(load_pem_private_key(_content(tls.key), password=None).public_key())
+        held = public(load_pem_private_key(read_pem(tls.key), password=None).public_key())
     except OSError as error:
         yield "key", f"this file cannot be read: {error.strerror}"
     except TypeError:
@@ -76,13 +74,8 @@ def certificate_problems(tls: TlsSettings) -> Iterator[tuple[str, str]]:
         yield "key", "this file holds no PEM private key"
     if certified and held and certified != held:
         yield "key", "this key is not that of the certificate in `cert`"
-    if tls.client_ca is not None:
-        try:
-            x509.load_pem_x509_certificates(_content(tls.client_ca))
-        except OSError as error:
-            yield "client_ca", f"this file cannot be read: {error.strerror}"
-        except ValueError:
-            yield "client_ca", "this file holds no PEM certificate"
+    if tls.client_ca is not None and (problem := authority_problem(tls.client_ca)):
+        yield "client_ca", problem
 
 
 def key_fault(status: os.stat_result, user: int, groups: Collection[int]) -> str:
@@ -113,7 +106,7 @@ def certificate_end(cert: FilePath) -> datetime:
     """Return when the certificate of a file that was checked stops being valid."""
     from cryptography import x509  # noqa: PLC0415 - heavy, and most files need none
 
-    return x509.load_pem_x509_certificates(_content(cert))[0].not_valid_after_utc
+    return x509.load_pem_x509_certificates(read_pem(cert))[0].not_valid_after_utc
 
 
 def expiry_warning(cert: FilePath, now: datetime | None = None) -> str:
@@ -124,7 +117,3 @@ def expiry_warning(cert: FilePath, now: datetime | None = None) -> str:
     if left.total_seconds() <= 0:
         return f"the certificate `{cert}` expired at {day}: clients refuse it"
     return f"the certificate `{cert}` expires at {day}" if left.days < EXPIRY_DAYS else ""
-
-
-def _content(path: FilePath) -> bytes:
-    return read_regular_file(path, limit=MAX_PEM_BYTES)

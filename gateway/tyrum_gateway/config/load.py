@@ -12,6 +12,7 @@ from typing import assert_never
 from pydantic import ValidationError
 
 from tyrum_gateway.config import model
+from tyrum_gateway.config.authorities import authority_problem
 from tyrum_gateway.config.checks import Surroundings, check, find_program
 from tyrum_gateway.config.document import MAX_BYTES, Mapping, Node, plain, read_document
 from tyrum_gateway.config.explain import explain
@@ -100,24 +101,24 @@ def check_file(
 
 
 def check_certificates(checked: CheckedFile) -> None:
-    """Look at the files that `listen.tls` names.
+    """Look at the files that `listen.tls` and the `ca_file` of models name.
 
     Raises:
         ConfigProblems: they cannot be served with; it lists every problem by the position of the key.
     """
     tls = _tls(checked)
-    problems = [
-        Problem(
-            str(checked.path),
-            place_of(checked.path, "listen", "tls", key),
-            ("listen", "tls", key),
-            "certificate",
-            message,
+    found = [(("listen", "tls", key), message) for key, message in (certificate_problems(tls) if tls else ())]
+    for name, item in checked.content.models.items():
+        named = item.ca_file if isinstance(item, OpenAiModel | AnthropicModel) else None
+        if named is not None and (message := authority_problem(checked.directory / named)):
+            found.append((("models", name, "ca_file"), message))
+    if found:
+        raise ConfigProblems(
+            [
+                Problem(str(checked.path), place_of(checked.path, *keys), keys, "certificate", message)
+                for keys, message in found
+            ]
         )
-        for key, message in (certificate_problems(tls) if tls else ())
-    ]
-    if problems:
-        raise ConfigProblems(problems)
 
 
 def place_of(path: Path, *keys: str) -> Place:
@@ -244,6 +245,7 @@ def _model(name: str, item: Model, directory: Path) -> ModelSettings:
                 api_key=item.api_key,
                 base_url=item.base_url or _BASE_URLS[item.kind],
                 max_output_tokens=item.max_output_tokens,
+                ca_file=None if item.ca_file is None else directory / item.ca_file,
             )
         case _:
             assert_never(item)

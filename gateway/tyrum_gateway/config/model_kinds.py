@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from tyrum_gateway.config.section import Section
-from tyrum_gateway.config.values import BaseUrl, Line, SecretName
+from tyrum_gateway.config.values import BaseUrl, FilePath, Line, SecretName
 
 
 class OfflineModel(Section):
@@ -34,6 +34,11 @@ class RemoteModel(Section):
         default=None,
         description="Where the server is, when it is not the provider's own: an https address without query, "
         "or http on loopback. The path up to the part that the protocol adds belongs to it.",
+    )
+    ca_file: FilePath | None = Field(
+        default=None,
+        description="PEM file with the authorities that may vouch for the server, instead of those that the "
+        "operating system trusts; a relative path starts at this file's directory. Read at the start.",
     )
     max_output_tokens: int | None = Field(
         default=None,

@@ -78,6 +78,8 @@ class RemoteModelSettings:
     """Without a slash at its end."""
     max_output_tokens: int | None
     """None: what the server allows, or the protocol demands."""
+    ca_file: Path | None = None
+    """Absolute; authorities of the server. None: those of the operating system."""
 
 
 ModelSettings = OfflineModelSettings | ScriptedModelSettings | RemoteModelSettings

@@ -15,7 +15,7 @@ from anthropic.resources.messages import AsyncMessages
 from tyrum_gateway.domain.model import Prompt
 from tyrum_gateway.models.anthropic_messages import MessageReader, render, says_too_long
 from tyrum_gateway.models.endpoint import Endpoint
-from tyrum_gateway.models.guarded_http import http_client, system_trust
+from tyrum_gateway.models.guarded_http import http_client, trust
 from tyrum_gateway.models.remote import Reader, failures_of, unanswered
 from tyrum_gateway.models.tool_names import ToolNames
 
@@ -32,7 +32,7 @@ class Messages:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._failures = failures_of(endpoint)
-        self._trust = system_trust()
+        self._trust = trust(endpoint.ca_file)
 
     def reader(self) -> Reader:
         """Make the reader of one step."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 class KeyUnavailable(Exception):
@@ -24,3 +25,5 @@ class Endpoint:
     agent: str
     """The user agent."""
     max_output_tokens: int | None
+    ca_file: Path | None = None
+    """Authorities of the server; None: those of the operating system."""

@@ -146,7 +146,10 @@ class Failures:
             untrusted: Whether the server's certificate was not accepted.
         """
         if untrusted:
-            text = "the certificate of the server of {model} is not trusted"
+            text = (
+                "the certificate of the server of {model} is not trusted; if it has an authority of its own, "
+                "the operator names it as the model's `ca_file`"
+            )
             return ModelUnavailable(self._named(text), retryable=False, usage=NOTHING)
         text = "the server of {model} cannot be reached"
         return ModelUnavailable(self._named(text), retryable=True, usage=NOTHING)

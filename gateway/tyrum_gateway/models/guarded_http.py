@@ -7,6 +7,7 @@ origin, whatever the SDK above, its environment variables or the server's redire
 import ssl
 from collections.abc import AsyncIterator
 from functools import cache
+from pathlib import Path
 
 import httpx2
 
@@ -114,7 +115,21 @@ def http_client(*, base_url: str, key: str, agent: str, trust: ssl.SSLContext) -
     )
 
 
+def trust(ca_file: Path | None) -> ssl.SSLContext:
+    """Trust the authorities of a file and nobody else, or what the operating system trusts.
+
+    Raises:
+        OSError: The file cannot be read, or holds no certificate.
+    """
+    if ca_file is None:
+        return _system_trust()
+    # Unlike the library's default context, one of these takes nothing from the environment.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cafile=ca_file)
+    return context
+
+
 @cache
-def system_trust() -> ssl.SSLContext:
+def _system_trust() -> ssl.SSLContext:
     """Trust what the operating system trusts; read once, like the rest of the configuration."""
     return httpx2.create_ssl_context(trust_env=False)

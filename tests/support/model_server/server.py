@@ -7,6 +7,7 @@ are checked as a strict server would; whatever is wrong with one ends the test w
 import asyncio
 import json
 import socket
+import ssl
 import struct
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
@@ -75,7 +76,13 @@ class ModelServer:
     end of the context raises as an AssertionError.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        """Prepare a server.
+
+        Args:
+            tls: Of the server; without one it speaks in the clear.
+        """
+        self._tls = tls
         self.requests: list[Request] = []
         self.problems: list[str] = []
         self.accepted = Counter[str]()
@@ -89,7 +96,9 @@ class ModelServer:
         self._port = 0
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=1024 * 1024)
+        self._server = await asyncio.start_server(
+            self._connected, "127.0.0.1", 0, limit=1024 * 1024, ssl=self._tls
+        )
         self._port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -123,7 +132,7 @@ class ModelServer:
     def base_url(self, protocol: str, scenario: str) -> str:
         """Where a model of the protocol is configured to be."""
         suffix = "/v1" if protocol == "openai" else ""
-        return f"http://127.0.0.1:{self._port}/s/{scenario}{suffix}"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}/s/{scenario}{suffix}"
 
     def calls(self, scenario: str) -> int:
         """How often the scenario was asked."""
