@@ -49,7 +49,7 @@ class Told:
 
     async def move(self, turn: Turn, *payloads: Payload, checkpoint: Checkpoint | None = None) -> Turn:
         """Commit a transition and tell of it."""
-        stored, events = await self.store.commit(Commit(turn, NOW, events=payloads, checkpoint=checkpoint))
+        stored, events, _ = await self.store.commit(Commit(turn, NOW, events=payloads, checkpoint=checkpoint))
         self.pasts.committed(stored, events, checkpoint)
         return stored
 
@@ -102,7 +102,8 @@ async def test_a_transition_that_nobody_told_of_is_noticed(tmp_path: Path) -> No
         assert isinstance(store, Counting)
         told = Told(store)
         turn = await told.accept("first")
-        untold, _ = await store.commit(Commit(replace(turn, state=TurnState.RUNNING, step=1, attempt=1), NOW))
+        untold = replace(turn, state=TurnState.RUNNING, step=1, attempt=1)
+        untold, *_ = await store.commit(Commit(untold, NOW))
         turn = await told.move(untold, AssistantMessage(1, 1, "x"))
         await told.check(turn)
         assert store.windows == 1

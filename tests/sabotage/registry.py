@@ -91,8 +91,8 @@ REGISTRY = (
     Sabotage(
         "INV-10",
         f"{GATEWAY}/storage/writes.py",
-        'first = int(taken["last_sequence"]) - len(change.events) + 1',
-        'first = int(taken["last_sequence"]) - len(change.events) + 2',
+        'return int(taken["last_sequence"]) - len(change.events) + 1',
+        'return int(taken["last_sequence"]) - len(change.events) + 2',
         "tests/storage/test_commit.py::test_sequences_have_no_holes",
     ),
     Sabotage(

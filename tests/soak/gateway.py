@@ -18,11 +18,11 @@ from tests.soak.plan import Plan
 from tests.support.nursery import nurse
 from tyrum_gateway.bootstrap import Seams, serve
 from tyrum_gateway.config import load_settings
-from tyrum_gateway.domain.commit import Commit
+from tyrum_gateway.domain.commit import Commit, Committed
 from tyrum_gateway.domain.model import CallRequest, ModelEvent, Prompt, StepEnd, TextDelta, ToolSchema
 from tyrum_gateway.domain.tool import Execution, Prepared, Rejected, Tool, ToolResult
-from tyrum_gateway.domain.transcript import ApprovalResolved, Event, TurnFinished
-from tyrum_gateway.domain.turn import BeginCall, Turn, work
+from tyrum_gateway.domain.transcript import ApprovalResolved, TurnFinished
+from tyrum_gateway.domain.turn import BeginCall, work
 from tyrum_gateway.models.reading import last_user_text, steps_taken
 from tyrum_gateway.storage import SqliteStore
 
@@ -47,7 +47,7 @@ class TracedStore(SqliteStore):
 
     trace: Trace
 
-    async def commit(self, commit: Commit) -> tuple[Turn, tuple[Event, ...]]:
+    async def commit(self, commit: Commit) -> Committed:
         """Mark, and commit."""
         if any(isinstance(payload, TurnFinished) for payload in commit.events):
             self.trace.mark(commit.turn.turn_id, SETTLING)

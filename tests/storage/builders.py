@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-import sqlite3
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -30,6 +29,7 @@ from tyrum_gateway.domain.process import EndCause, ProcessResult, StreamEvidence
 from tyrum_gateway.domain.states import CallState, TurnState
 from tyrum_gateway.domain.turn import Call, Turn
 from tyrum_gateway.storage import SqliteStore
+from tyrum_gateway.storage.transaction import Transaction
 
 Id = TypeVar("Id", bound=EntityId)
 
@@ -72,7 +72,7 @@ def message(
 async def running(store: SqliteStore, conversation_id: ConversationId | None = None) -> Turn:
     """Accept a message and claim its turn."""
     accepted = await store.accept(message(conversation_id=conversation_id))
-    turn, _ = await store.commit(claim(accepted.turn))
+    turn, *_ = await store.commit(claim(accepted.turn))
     return turn
 
 
@@ -173,7 +173,7 @@ async def asked(store: SqliteStore, *, lasts: timedelta = timedelta(hours=1)) ->
     approval = question(turn, waiting, lasts=lasts)
     waiting = replace(waiting, approval_id=approval.approval_id)
     asking = replace(turn, state=TurnState.WAITING_APPROVAL, calls=(waiting,))
-    turn, _ = await store.commit(Commit(asking, now(), calls=(waiting,), opened=(approval,)))
+    turn, *_ = await store.commit(Commit(asking, now(), calls=(waiting,), opened=(approval,)))
     return turn, approval
 
 
@@ -187,7 +187,7 @@ async def held_writer(store: SqliteStore) -> AsyncIterator[None]:
     """Keep the writing thread busy, so that what is handed over meanwhile becomes one group."""
     entered, release = threading.Event(), threading.Event()
 
-    def hold(_: sqlite3.Connection) -> None:
+    def hold(_: Transaction) -> None:
         entered.set()
         assert release.wait(30)
 

@@ -34,11 +34,12 @@ async def test_the_same_request_is_accepted_once(database: Path) -> None:
         answers = await asyncio.gather(*(store.accept(message(request_id="r")) for _ in range(16)))
         first = answers[0]
         assert set(answers) == {first}
+        assert first.due
         assert store.statistics.commits == 1
     async with await SqliteStore.open(database) as store:
         assert await store.accept(request) == first
         assert len(await store.conversations(None, None, 10)) == 1
-        moved, _ = await store.commit(claim(first.turn))
+        moved, *_ = await store.commit(claim(first.turn))
         again = await store.accept(request)
         assert (again.turn, again.sequence) == (moved, first.sequence)
 
@@ -63,7 +64,7 @@ async def test_unfinished_turns_are_bounded(store: SqliteStore) -> None:
     with pytest.raises(QuotaExceeded):
         await store.accept(refused)
     assert (await store.conversation(first.conversation_id)).last_sequence == 2
-    turn, _ = await store.commit(claim(first.turn))
+    turn, *_ = await store.commit(claim(first.turn))
     await store.commit(finish(turn))
     assert (await store.accept(refused)).turn.number == 3
 
@@ -82,7 +83,7 @@ async def test_unfinished_turns_of_a_principal_are_bounded_in_all_conversations(
     assert (await store.conversation(first.conversation_id)).last_sequence == 1
     await store.accept(message(max_unfinished=2, principal_id=new(PrincipalId)))
     assert await store.accept(sent) == first, "a repeat is no further turn"
-    turn, _ = await store.commit(claim(first.turn))
+    turn, *_ = await store.commit(claim(first.turn))
     await store.commit(finish(turn))
     assert (await store.accept(refused)).turn.number == 1
 

@@ -415,7 +415,7 @@ async def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
 async def test_every_way_of_a_turn_is_chained(store: SqliteStore, database: Path) -> None:
     """Rows of acceptance, transitions and records without a turn form one chain from the first row on."""
     turn = await running(store)
-    turn, _ = await store.commit(
+    turn, *_ = await store.commit(
         replace(begin(turn, call(turn, CallState.PERMITTED)), audit=(entry("begun"), entry("bound")))
     )
     await store.record((entry("between"),), now())

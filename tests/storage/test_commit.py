@@ -33,18 +33,19 @@ from tyrum_gateway.domain.ids import TurnId
 from tyrum_gateway.domain.states import CallState, TurnState
 from tyrum_gateway.domain.turn import Turn
 from tyrum_gateway.storage import SqliteStore
+from tyrum_gateway.storage.transaction import Transaction
 
 
 async def test_a_turn_reads_back_as_it_was_committed(store: SqliteStore) -> None:
     """A one-tool turn takes five commits, and each reads back equal to what the commit returned."""
     accepted = await store.accept(message())
-    turn, _ = await store.commit(claim(accepted.turn))
-    turn, begun = await store.commit(begin(turn, call(turn, CallState.PERMITTED)))
+    turn, *_ = await store.commit(claim(accepted.turn))
+    turn, begun, _ = await store.commit(begin(turn, call(turn, CallState.PERMITTED)))
     assert (await store.turn(turn.turn_id)).turn == turn
-    turn, ended = await store.commit(end(turn, "a listing"))
+    turn, ended, _ = await store.commit(end(turn, "a listing"))
     assert await store.next_turn(turn.conversation_id) == turn
     last = replace(finish(turn), checkpoint=Checkpoint(1, "Turn 1"))
-    turn, finished = await store.commit(last)
+    turn, finished, _ = await store.commit(last)
     view = await store.turn(turn.turn_id)
     assert view.turn == turn
     assert view.ended_at == last.at
@@ -89,9 +90,9 @@ async def test_sequences_have_no_holes(store: SqliteStore, conversations: int) -
         accepted = await store.accept(
             message(conversation_id=opened[conversation % conversations].conversation_id, max_queued=100)
         )
-        turn, _ = await store.commit(claim(accepted.turn))
+        turn, *_ = await store.commit(claim(accepted.turn))
         for _ in range(5):
-            turn, events = await store.commit(say(turn, *["x"] * sizes.randint(0, 4)))
+            turn, events, _ = await store.commit(say(turn, *["x"] * sizes.randint(0, 4)))
             numbers = [event.sequence for event in events]
             assert numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True
 
@@ -124,7 +125,7 @@ async def test_an_approval_is_resolved_once(store: SqliteStore) -> None:
     """A resolved approval is not resolved again, even by a transition from the present version."""
     turn, approval = await asked(store)
     answered = resolved(approval)
-    turn, _ = await store.commit(Commit(turn, now(), resolved=(answered,)))
+    turn, *_ = await store.commit(Commit(turn, now(), resolved=(answered,)))
     change = replace(say(turn, "never"), resolved=(resolved(approval, Outcome.DENIED),))
     with pytest.raises(VersionConflict, match="pending"):
         await store.commit(change)
@@ -137,7 +138,7 @@ async def test_an_operation_names_one_call(store: SqliteStore) -> None:
     """The schema itself refuses a second call under an operation id."""
     turn = await running(store)
     first = begin(turn, call(turn, CallState.PERMITTED))
-    turn, _ = await store.commit(first)
+    turn, *_ = await store.commit(first)
     twin = replace(first.calls[0], call_id=call(turn, CallState.PERMITTED).call_id, index=1)
     with pytest.raises(KernelBug):
         await store.commit(Commit(turn, now(), calls=(twin,)))
@@ -166,8 +167,8 @@ async def test_history_is_append_only(store: SqliteStore, database: Path, sql: s
 async def test_evidence_is_kept_beside_the_event(store: SqliteStore, database: Path) -> None:
     """Process facts and bounded output are stored once, and the content returns with the event."""
     turn = await running(store)
-    turn, _ = await store.commit(begin(turn, call(turn, CallState.PERMITTED)))
-    _, (event,) = await store.commit(end(turn, "a listing"))
+    turn, *_ = await store.commit(begin(turn, call(turn, CallState.PERMITTED)))
+    _, (event,), _ = await store.commit(end(turn, "a listing"))
     assert list(await store.events(turn.conversation_id, 2, 10)) == [event]
     assert isinstance(event.payload, transcript.ToolCallFinished)
     other = sqlite3.connect(database)
@@ -213,16 +214,16 @@ async def test_a_full_disk_fails_writes_and_loses_nothing(store: SqliteStore) ->
     """When the file cannot grow a write fails by name and changes nothing; with room, writing goes on."""
     turn = await running(store)
 
-    def allow(connection: sqlite3.Connection, *, pages: int) -> None:
-        (present,) = connection.execute("PRAGMA page_count").fetchone()
-        connection.execute(f"PRAGMA max_page_count={present + pages}")
+    def allow(transaction: Transaction, *, pages: int) -> None:
+        (present,) = transaction.connection.execute("PRAGMA page_count").fetchone()
+        transaction.connection.execute(f"PRAGMA max_page_count={present + pages}")
 
     await store._writer.run(functools.partial(allow, pages=0))
     with pytest.raises(StateUnusable, match="full"):
         await store.commit(say(turn, "x" * 1_000_000))
     assert (await store.turn(turn.turn_id)).turn == turn
     await store._writer.run(functools.partial(allow, pages=10_000))
-    _, (event,) = await store.commit(say(turn, "x" * 1_000_000))
+    _, (event,), _ = await store.commit(say(turn, "x" * 1_000_000))
     assert event.sequence == 2
 
 
@@ -231,9 +232,9 @@ async def test_a_failed_transaction_is_nobodys_success(store: SqliteStore) -> No
     turn = await running(store)
     before = store.statistics
 
-    def sabotage(connection: sqlite3.Connection) -> None:
-        connection.execute("PRAGMA defer_foreign_keys=ON")
-        connection.execute("INSERT INTO checkpoints VALUES ('nowhere', 1, '')")
+    def sabotage(transaction: Transaction) -> None:
+        transaction.connection.execute("PRAGMA defer_foreign_keys=ON")
+        transaction.connection.execute("INSERT INTO checkpoints VALUES ('nowhere', 1, '')")
 
     async with held_writer(store):
         tasks: list[asyncio.Task[object]] = [
@@ -244,7 +245,7 @@ async def test_a_failed_transaction_is_nobodys_success(store: SqliteStore) -> No
     answers = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(answer) for answer in answers] == [StateUnusable, StateUnusable]
     assert store.statistics.commits == before.commits
-    _, (event,) = await store.commit(say(turn, "x"))
+    _, (event,), _ = await store.commit(say(turn, "x"))
     assert event.sequence == 2
 
 

@@ -38,7 +38,7 @@ async def _after(store: SqliteStore, events: int) -> Turn:
     """Begin a second turn behind a first one with this many events."""
     turn = await running(store)
     for _ in range(0, events, 500):
-        turn, _ = await store.commit(say(turn, *["x"] * min(500, events)))
+        turn, *_ = await store.commit(say(turn, *["x"] * min(500, events)))
     await store.commit(replace(finish(turn), checkpoint=Checkpoint(1, "Turn 1")))
     return await running(store, turn.conversation_id)
 
@@ -46,7 +46,7 @@ async def _after(store: SqliteStore, events: int) -> Turn:
 async def test_a_window_is_what_the_prompt_needs(store: SqliteStore) -> None:
     """A window holds the newest events of earlier turns in order, and all of the turn's own."""
     turn = await _after(store, 5)
-    turn, (said,) = await store.commit(say(turn, "own"))
+    turn, (said,), _ = await store.commit(say(turn, "own"))
     everything = list(await store.events(turn.conversation_id, 0, 100))
     window = await store.window(turn, 3)
     assert [event for past in window.earlier for event in past.events] == everything[4:7]
@@ -117,14 +117,35 @@ async def test_every_read_uses_an_index(store: SqliteStore, database: Path, name
             assert "USING INDEX" in step or step == "SCAN audit"
 
 
+async def test_commits_tell_what_is_next_as_a_read_would(store: SqliteStore) -> None:
+    """An accepted turn is due when no other one is unfinished; an end tells whether another one is."""
+    first = await store.accept(message(request_id="first"))
+    conversation = first.conversation_id
+    assert first.due
+    elsewhere = await store.accept(message())
+    second = await store.accept(message(conversation_id=conversation))
+    assert not second.due
+    assert not (await store.accept(message(request_id="first"))).due, "a repeat opens nothing"
+    running, *_ = await store.commit(claim(first.turn))
+    assert (await store.commit(finish(running))).followed
+    assert await store.next_turn(conversation) == second.turn
+    third = await store.accept(message(conversation_id=conversation))
+    running, *_ = await store.commit(claim(second.turn))
+    assert (await store.commit(finish(third.turn))).followed, "an older one is unfinished"
+    assert not (await store.commit(finish(running))).followed
+    assert await store.next_turn(conversation) is None
+    assert (await store.accept(message(conversation_id=conversation))).due
+    assert await store.next_turn(elsewhere.conversation_id) == elsewhere.turn
+
+
 async def test_next_turn_is_the_oldest_unfinished(store: SqliteStore) -> None:
     """Turns are taken in order, one that waits for an approval keeps its place, and all rest in the end."""
     turn, approval = await asked(store)
     queued = (await store.accept(message(conversation_id=turn.conversation_id))).turn
     assert await store.next_turn(turn.conversation_id) == turn
-    turn, _ = await store.commit(replace(finish(turn), resolved=(resolved(approval),)))
+    turn, *_ = await store.commit(replace(finish(turn), resolved=(resolved(approval),)))
     assert await store.next_turn(turn.conversation_id) == queued
-    queued, _ = await store.commit(claim(queued))
+    queued, *_ = await store.commit(claim(queued))
     await store.commit(finish(queued))
     assert await store.next_turn(turn.conversation_id) is None
     assert await store.next_turn(new(ConversationId)) is None
@@ -145,13 +166,13 @@ async def test_calls_of_the_present_step_only(store: SqliteStore) -> None:
     """A turn reads with its step's calls in order, and with none once the step is over."""
     turn = await running(store)
     calls = tuple(call(turn, CallState.PERMITTED, index) for index in range(3))
-    turn, _ = await store.commit(Commit(replace(turn, calls=calls), now(), calls=tuple(reversed(calls))))
+    turn, *_ = await store.commit(Commit(replace(turn, calls=calls), now(), calls=tuple(reversed(calls))))
     assert (await store.turn(turn.turn_id)).turn == turn
-    turn, _ = await store.commit(Commit(replace(turn, step=2, calls=()), now()))
+    turn, *_ = await store.commit(Commit(replace(turn, step=2, calls=()), now()))
     assert (await store.turn(turn.turn_id)).turn == turn
     last = call(turn, CallState.CANCELLED)
     over = replace(turn, state=TurnState.CANCELLED, calls=(), reason="enough")
-    over, _ = await store.commit(Commit(over, now(), calls=(last,)))
+    over, *_ = await store.commit(Commit(over, now(), calls=(last,)))
     assert (await store.turn(turn.turn_id)).turn == over
 
 
@@ -244,7 +265,7 @@ async def test_nothing_blocks_the_loop(store: SqliteStore) -> None:
     """Neither writes nor reads call SQLite or the file system on the loop's thread."""
     with blockbuster_ctx():
         turn = await running(store)
-        turn, _ = await store.commit(say(turn, "x"))
+        turn, *_ = await store.commit(say(turn, "x"))
         await asyncio.gather(*(store.window(turn, 10) for _ in range(10)))
         await store.events(turn.conversation_id, 0, 10)
 

@@ -52,14 +52,14 @@ async def test_a_run_says_who_asked_with_what_and_what_came_of_it(store: SqliteS
     await store.ensure_principal(who, "ada", ["chat"], "aa", now())
     origin = Origin("default", "clever", "native", "", "host-1")
     turn = (await store.accept(replace(message(principal_id=who), origin=origin))).turn
-    turn, _ = await store.commit(claim(turn))
+    turn, *_ = await store.commit(claim(turn))
     given_up = transcript.AttemptAbandoned(1, 1, "restart")
-    turn, _ = await store.commit(Commit(replace(turn, attempt=2), now(), (given_up,)))
-    turn, _ = await store.commit(begin(turn, call(turn, CallState.PERMITTED)))
+    turn, *_ = await store.commit(Commit(replace(turn, attempt=2), now(), (given_up,)))
+    turn, *_ = await store.commit(begin(turn, call(turn, CallState.PERMITTED)))
     begun = turn.calls[0]
-    turn, _ = await store.commit(end(turn, "listing"))
+    turn, *_ = await store.commit(end(turn, "listing"))
     told = replace(turn, input_tokens=12, output_tokens=3, usage_complete=False)
-    turn, _ = await store.commit(replace(finish(told), turn=replace(finish(told).turn, reason="done")))
+    turn, *_ = await store.commit(replace(finish(told), turn=replace(finish(told).turn, reason="done")))
 
     run = await store.runs.run(turn.turn_id)
 
@@ -93,7 +93,7 @@ async def test_a_run_lists_every_question_also_one_that_was_asked_again(store: S
     answered = resolved(first, Outcome.SUPERSEDED)
     again = replace(first, approval_id=new(ApprovalId), created_at=now(), resolution=None)
     waiting = replace(turn.calls[0], approval_id=again.approval_id)
-    turn, _ = await store.commit(
+    turn, *_ = await store.commit(
         Commit(
             replace(turn, calls=(waiting,)),
             now(),
@@ -115,7 +115,7 @@ async def asked_aloud(store: SqliteStore) -> tuple[Turn, Approval]:
     """Bring a turn to its first question, with the event that says so."""
     turn, approval = await asked(store)
     event = transcript.ApprovalRequested(approval.call_id, approval.approval_id, approval.expires_at)
-    turn, _ = await store.commit(Commit(turn, now(), (event,)))
+    turn, *_ = await store.commit(Commit(turn, now(), (event,)))
     return turn, approval
 
 

@@ -18,6 +18,7 @@ from tyrum_gateway.storage.connection import READER, WRITER, configure
 from tyrum_gateway.storage.schema import VERSION
 from tyrum_gateway.storage.statements import Statement
 from tyrum_gateway.storage.tables import metadata
+from tyrum_gateway.storage.transaction import Transaction
 
 
 def _read(file: Path) -> bytes:
@@ -63,8 +64,9 @@ async def test_files_are_private(store: SqliteStore, database: Path) -> None:
 async def test_connections_have_their_settings(store: SqliteStore) -> None:
     """The writer is durable and checks keys; readers cannot write."""
 
-    def settings(connection: sqlite3.Connection) -> dict[str, object]:
-        return {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in WRITER}
+    def settings(transaction: Transaction) -> dict[str, object]:
+        execute = transaction.connection.execute
+        return {name: execute(f"PRAGMA {name}").fetchone()[0] for name in WRITER}
 
     assert await store._writer.run(settings) == dict(WRITER)
     assert (WRITER["journal_mode"], WRITER["synchronous"], WRITER["foreign_keys"]) == ("wal", 2, 1)

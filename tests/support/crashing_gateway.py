@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.support.nursery import nurse
 from tyrum_gateway.bootstrap import Seams, serve
 from tyrum_gateway.config import load_settings
-from tyrum_gateway.domain.commit import Acceptance, Accepted, Commit
+from tyrum_gateway.domain.commit import Acceptance, Accepted, Commit, Committed
 from tyrum_gateway.domain.errors import StateUnusable
 from tyrum_gateway.domain.model import Model, ModelEvent, Prompt, StepEnd, ToolSchema
 from tyrum_gateway.domain.states import TurnState
@@ -23,12 +23,10 @@ from tyrum_gateway.domain.tool import Execution, Prepared, Rejected, Tool, ToolR
 from tyrum_gateway.domain.transcript import (
     ApprovalRequested,
     ApprovalResolved,
-    Event,
     ToolCallFinished,
     ToolCallStarted,
     TurnFinished,
 )
-from tyrum_gateway.domain.turn import Turn
 from tyrum_gateway.storage import SqliteStore
 
 POINTS = {
@@ -133,7 +131,7 @@ class CrashingStore(SqliteStore):
         self.trap.spring(_AFTER["accept"])
         return answer
 
-    async def commit(self, commit: Commit) -> tuple[Turn, tuple[Event, ...]]:
+    async def commit(self, commit: Commit) -> Committed:
         """Commit, unless it is the point."""
         name = commit_of(commit)
         self.trap.spring(_BEFORE.get(name))

@@ -135,7 +135,7 @@ class ChatDesk:
         )
         self._engine.pasts.accepted(accepted.turn, message)
         self._streams.committed(accepted.conversation_id, (message,), resting=False)
-        self._engine.wake(accepted.conversation_id)
+        self._engine.wake(accepted.conversation_id, accepted.turn if accepted.due else None)
         return accepted
 
     def watch(self, conversation_id: ConversationId, after: int) -> AsyncGenerator[Event | LiveItem, None]:

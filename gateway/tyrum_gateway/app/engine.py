@@ -1,7 +1,8 @@
 """The engine: which conversations have work, and a runner for each of them.
 
 Invariants: one runner per conversation at a time, many conversations in parallel; a turn that waits holds
-neither task nor connection; what needs work is read from rows, a wake-up only says where to look.
+neither task nor connection; what needs work is what the rows say, when they are read or in the answer of the
+very commit that changed them, and a wake-up only says where to look.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from tyrum_gateway.app.proposals import Permissions, Proposals
 from tyrum_gateway.app.runner import TurnRunner
 from tyrum_gateway.app.streams import Streams
 from tyrum_gateway.app.turns import Turns
+from tyrum_gateway.domain.commit import Committed
 from tyrum_gateway.domain.errors import StateUnusable, TyrumError
 from tyrum_gateway.domain.ids import ConversationId, IncidentId
 from tyrum_gateway.domain.ports import Clock, Ids, Store
@@ -62,6 +64,8 @@ class Engine:
         self._draining = False
         self._active: set[ConversationId] = set()
         self._again: set[ConversationId] = set()
+        self._over: set[ConversationId] = set()
+        """In work, and without an unfinished turn since the last commit that ended one."""
         self.approvals = ApprovalSignal()
         self.pasts = Pasts(store)
         self.turns = Turns(
@@ -72,6 +76,7 @@ class Engine:
             pasts=self.pasts,
             limits=limits,
             observer=observer,
+            ended=self._ended,
         )
         self._runner = TurnRunner(
             agent=agent,
@@ -129,9 +134,14 @@ class Engine:
             self._left.clear()
             await self._left.wait()
 
-    def wake(self, conversation_id: ConversationId) -> None:
-        """Note that the conversation has work."""
-        self._wake(conversation_id, recovered=False)
+    def wake(self, conversation_id: ConversationId, due: Turn | None = None) -> None:
+        """Note that the conversation has work.
+
+        Args:
+            conversation_id: Where.
+            due: The turn that was accepted when the conversation had no other one to work on, as stored.
+        """
+        self._wake(conversation_id, due, recovered=False)
 
     def settled(self, turn: Turn, effects: tuple[Effect, ...]) -> None:
         """Follow up the commit that ended a turn by force: end its work and process, go on with the next."""
@@ -141,22 +151,29 @@ class Engine:
                 self._background(self._runner.stop(turn, effect.call))
         self.wake(turn.conversation_id)
 
-    def _wake(self, conversation_id: ConversationId, *, recovered: bool) -> None:
+    def _ended(self, end: Committed) -> None:
+        if end.followed:
+            self._over.discard(end.turn.conversation_id)
+        elif end.turn.conversation_id in self._active:
+            self._over.add(end.turn.conversation_id)
+
+    def _wake(self, conversation_id: ConversationId, due: Turn | None = None, *, recovered: bool) -> None:
         if conversation_id in self._active:
             self._again.add(conversation_id)
         elif self._group is not None:
             self._active.add(conversation_id)
             self._idle.clear()
-            self._spawn(self._group, self._serve(conversation_id, recovered=recovered))
+            self._spawn(self._group, self._serve(conversation_id, due, recovered=recovered))
 
-    async def _serve(self, conversation_id: ConversationId, *, recovered: bool) -> None:
+    async def _serve(self, conversation_id: ConversationId, due: Turn | None, *, recovered: bool) -> None:
         try:
             pause = PAUSE
             while not self._draining:
                 self._again.discard(conversation_id)
                 try:
                     async with self._slots:
-                        rests = await self._take_up(conversation_id, recovered=recovered)
+                        rests = await self._take_up(conversation_id, due, recovered=recovered)
+                    due = None
                     if rests and conversation_id not in self._again:
                         return
                     recovered, pause = False, PAUSE
@@ -168,21 +185,23 @@ class Engine:
                     # A row that cannot be read, say: it holds up its own conversation and no other.
                     log.exception("conversation_broken", conversation=conversation_id)
                 await asyncio.sleep(pause)
-                recovered, pause = True, min(2 * pause, LONGEST_PAUSE)
+                due, recovered, pause = None, True, min(2 * pause, LONGEST_PAUSE)
         finally:
             self._active.discard(conversation_id)
+            self._over.discard(conversation_id)
             self._left.set()
             if not self._active:
                 self._idle.set()
 
-    async def _take_up(self, conversation_id: ConversationId, *, recovered: bool) -> bool:
-        """Work on the conversation's next turn; return whether there was nothing to do."""
-        turn = await self._store.next_turn(conversation_id)
+    async def _take_up(self, conversation_id: ConversationId, due: Turn | None, *, recovered: bool) -> bool:
+        """Work on the next turn, which is read unless it is known; return whether the conversation rests."""
+        turn = due or await self._store.next_turn(conversation_id)
         if turn is None or isinstance(work(turn), Rest):
             return True
         if not self._draining:
+            self._over.discard(conversation_id)
             await self._drive(turn, recovered=recovered)
-        return False
+        return conversation_id in self._over
 
     async def _drive(self, turn: Turn, *, recovered: bool) -> None:
         reason = f"the turn was worked on for more than {self._turn_time:g} s"

@@ -7,7 +7,7 @@ provider's result nor a human's answer is lost to a race; one that no longer fit
 import asyncio
 import itertools
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from weakref import WeakValueDictionary
 
@@ -20,6 +20,7 @@ from tyrum_gateway.app.streams import Streams
 from tyrum_gateway.domain.approval import Approval, close
 from tyrum_gateway.domain.binding import Binding
 from tyrum_gateway.domain.checkpoint import Checkpoint, extend
+from tyrum_gateway.domain.commit import Committed
 from tyrum_gateway.domain.errors import KernelBug, VersionConflict
 from tyrum_gateway.domain.ids import CallId, ConversationId, OverrideId
 from tyrum_gateway.domain.override import Override
@@ -41,6 +42,9 @@ from tyrum_gateway.domain.turn_machine import advance
 ROUNDS = 16
 """How often a transition is computed again before a conflict is reported as a bug."""
 
+Ended = Callable[[Committed], None]
+"""Told of each commit that ended a turn."""
+
 
 class Turns:
     """Applies events to turns, durably."""
@@ -55,6 +59,7 @@ class Turns:
         pasts: Pasts,
         limits: EngineLimits,
         observer: Observer | None = None,
+        ended: Ended | None = None,
     ) -> None:
         self._store = store
         self._pasts = pasts
@@ -63,6 +68,7 @@ class Turns:
         self._approvals = approvals
         self._limits = limits
         self._observer = observer or Unobserved()
+        self._ended = ended
         self._endings: WeakValueDictionary[ConversationId, asyncio.Lock] = WeakValueDictionary()
 
     async def apply(
@@ -116,7 +122,7 @@ class Turns:
                 )
                 try:
                     began = time.perf_counter()
-                    stored, recorded = await self._store.commit(commit)
+                    committed = await self._store.commit(commit)
                     self._observer.committed(commit, time.perf_counter() - began)
                 except VersionConflict:
                     newer = (await self._store.turn(turn.turn_id)).turn
@@ -124,7 +130,10 @@ class Turns:
                         raise
                     turn = newer
                     continue
+                stored, recorded, _ = committed
                 self._pasts.committed(stored, recorded, commit.checkpoint)
+            if stored.state.final and self._ended is not None:
+                self._ended(committed)
             resting = isinstance(work(stored), Rest)
             self._streams.committed(stored.conversation_id, recorded, resting=resting)
             if commit.opened or commit.resolved:

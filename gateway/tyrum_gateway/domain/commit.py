@@ -5,8 +5,9 @@ transition started from. Code above the store never holds a transaction.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from tyrum_gateway.domain.approval import Approval
 from tyrum_gateway.domain.binding import Binding
@@ -15,7 +16,7 @@ from tyrum_gateway.domain.checkpoint import Checkpoint
 from tyrum_gateway.domain.ids import CallId, ConversationId, OverrideId, PrincipalId
 from tyrum_gateway.domain.override import Override
 from tyrum_gateway.domain.process import ProcessResult
-from tyrum_gateway.domain.transcript import Payload
+from tyrum_gateway.domain.transcript import Event, Payload
 from tyrum_gateway.domain.turn import Call, Turn
 
 
@@ -109,6 +110,19 @@ class Accepted:
     conversation_id: ConversationId
     turn: Turn
     sequence: int
+    due: bool = field(default=False, compare=False)
+    """Whether this very commit opened the turn while no other one of the conversation was unfinished."""
+
+
+class Committed(NamedTuple):
+    """What a commit made."""
+
+    turn: Turn
+    """With its new version."""
+    events: tuple[Event, ...]
+    """With their sequences."""
+    followed: bool
+    """When the turn has ended: whether another one of its conversation is unfinished, in this very commit."""
 
 
 @dataclass(frozen=True, slots=True)

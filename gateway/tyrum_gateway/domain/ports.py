@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from tyrum_gateway.domain.approval import Approval
 from tyrum_gateway.domain.binding import Binding
 from tyrum_gateway.domain.checkpoint import Checkpoint
-from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Commit, Conversation
+from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Commit, Committed, Conversation
 from tyrum_gateway.domain.ids import (
     ApprovalId,
     BindingId,
@@ -122,8 +122,8 @@ class Store(Protocol):
         """
         ...
 
-    async def commit(self, commit: Commit) -> tuple[Turn, tuple[Event, ...]]:
-        """Apply a transition and return the turn with its new version, and the events with their sequences.
+    async def commit(self, commit: Commit) -> Committed:
+        """Apply a transition and return what it made.
 
         Raises:
             VersionConflict: The turn's stored version differs, or an approval is no longer pending. Nothing

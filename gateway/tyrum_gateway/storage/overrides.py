@@ -1,7 +1,6 @@
 """Standing permissions in the database: written with the answer that creates them, ended once, kept."""
 
 import functools
-import sqlite3
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -13,12 +12,12 @@ from tyrum_gateway.domain.errors import NotFound
 from tyrum_gateway.domain.ids import OverrideId
 from tyrum_gateway.domain.override import Override
 from tyrum_gateway.domain.ports import OverrideStore
-from tyrum_gateway.storage import writes
 from tyrum_gateway.storage.override_rows import read
 from tyrum_gateway.storage.reads import Reads
 from tyrum_gateway.storage.statements import compiled
 from tyrum_gateway.storage.tables import overrides
 from tyrum_gateway.storage.times import to_microseconds
+from tyrum_gateway.storage.transaction import Transaction
 from tyrum_gateway.storage.writer import Writer
 
 _size: BindParameter[int] = bindparam("size")
@@ -73,7 +72,7 @@ class SqliteOverrides(OverrideStore):
         return await self._writer.run(functools.partial(_revoke, override=override, audit=audit))
 
 
-def _revoke(connection: sqlite3.Connection, *, override: Override, audit: AuditEntry) -> Override:
+def _revoke(transaction: Transaction, *, override: Override, audit: AuditEntry) -> Override:
     revocation = override.revocation
     if revocation is not None:
         values = {
@@ -82,9 +81,9 @@ def _revoke(connection: sqlite3.Connection, *, override: Override, audit: AuditE
             "new_revoked_by": revocation.by,
             "new_revoked_reason": revocation.reason,
         }
-        if REVOKE.run(connection, values).rowcount == 1:
-            writes.append_audit(connection, (audit,), revocation.at)
-    found = ONE.run(connection, {"override": override.override_id}).fetchone()
+        if transaction.run(REVOKE, values).rowcount == 1:
+            transaction.audit((audit,), revocation.at)
+    found = transaction.run(ONE, {"override": override.override_id}).fetchone()
     if found is None:
         raise NotFound("override", override.override_id)
     return read(found)

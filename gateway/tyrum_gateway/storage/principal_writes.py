@@ -4,7 +4,6 @@ Invariants: a change and its audit entry are one commit; whatever changes, someb
 can still authenticate; a token that was revoked never works again.
 """
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -28,7 +27,7 @@ from tyrum_gateway.storage import rows
 from tyrum_gateway.storage.statements import INSERT_PRINCIPAL, PRINCIPAL_BY_NAME, compiled
 from tyrum_gateway.storage.tables import principals, tokens
 from tyrum_gateway.storage.times import to_microseconds
-from tyrum_gateway.storage.writes import append_audit
+from tyrum_gateway.storage.transaction import Transaction
 
 FILE_LABEL = ""
 """Label of the token that the local operator's file holds; tokens that are issued have another one."""
@@ -87,17 +86,17 @@ _ADMINISTRATOR = compiled(
 )
 
 
-def create(connection: sqlite3.Connection, *, account: Account, audit: AuditEntry) -> Account:
+def create(transaction: Transaction, *, account: Account, audit: AuditEntry) -> Account:
     """See `PrincipalStore.create`."""
-    if PRINCIPAL_BY_NAME.run(connection, {"wanted": account.name}).fetchone() is not None:
+    if transaction.run(PRINCIPAL_BY_NAME, {"wanted": account.name}).fetchone() is not None:
         raise RequestIdReused(f"the name `{account.name}` is taken: choose another one", name=account.name)
-    INSERT_PRINCIPAL.run(connection, rows.account_values(account))
-    append_audit(connection, (audit,), account.created_at)
+    transaction.run(INSERT_PRINCIPAL, rows.account_values(account))
+    transaction.audit((audit,), account.created_at)
     return account
 
 
 def set_roles(
-    connection: sqlite3.Connection,
+    transaction: Transaction,
     *,
     principal_id: PrincipalId,
     roles: frozenset[Role],
@@ -105,60 +104,60 @@ def set_roles(
     audit: AuditEntry,
 ) -> Account:
     """See `PrincipalStore.set_roles`."""
-    account = _active(connection, principal_id)
+    account = _active(transaction, principal_id)
     if account.roles == roles:
         return account
-    _SET_ROLES.run(connection, {"principal": principal_id, "new_roles": canonical_json(sorted(roles))})
-    _require_administrator(connection, now)
+    transaction.run(_SET_ROLES, {"principal": principal_id, "new_roles": canonical_json(sorted(roles))})
+    _require_administrator(transaction, now)
     # As they are in this very transaction: whoever asked has read them earlier.
     audit = replace(audit, details={**audit.details, "former": sorted(account.roles)})
-    append_audit(connection, (audit,), now)
-    return _account(connection, principal_id)
+    transaction.audit((audit,), now)
+    return _account(transaction, principal_id)
 
 
 def disable(
-    connection: sqlite3.Connection, *, principal_id: PrincipalId, now: datetime, audit: AuditEntry
+    transaction: Transaction, *, principal_id: PrincipalId, now: datetime, audit: AuditEntry
 ) -> Account:
     """See `PrincipalStore.disable`."""
-    account = _account(connection, principal_id)
+    account = _account(transaction, principal_id)
     if account.disabled_at is not None:
         return account
-    _DISABLE.run(connection, {"principal": principal_id, "at": to_microseconds(now)})
-    _require_administrator(connection, now)
-    append_audit(connection, (audit,), now)
-    return _account(connection, principal_id)
+    transaction.run(_DISABLE, {"principal": principal_id, "at": to_microseconds(now)})
+    _require_administrator(transaction, now)
+    transaction.audit((audit,), now)
+    return _account(transaction, principal_id)
 
 
 def issue(
-    connection: sqlite3.Connection, *, token: Token, digest: str, max_usable: int, audit: AuditEntry
+    transaction: Transaction, *, token: Token, digest: str, max_usable: int, audit: AuditEntry
 ) -> Token:
     """See `PrincipalStore.issue`."""
-    account = _active(connection, token.principal_id)
+    account = _active(transaction, token.principal_id)
     at = {"owner": account.principal_id, "now": to_microseconds(token.created_at)}
-    if _COUNT_USABLE.run(connection, at).fetchone()["usable"] >= max_usable:
+    if transaction.run(_COUNT_USABLE, at).fetchone()["usable"] >= max_usable:
         raise QuotaExceeded(
             f"`{account.name}` has {max_usable} usable tokens: revoke some", principal=account.name
         )
-    _INSERT_TOKEN.run(connection, rows.token_values(token, digest))
-    append_audit(connection, (audit,), token.created_at)
+    transaction.run(_INSERT_TOKEN, rows.token_values(token, digest))
+    transaction.audit((audit,), token.created_at)
     return token
 
 
-def revoke(connection: sqlite3.Connection, *, token_id: TokenId, now: datetime, audit: AuditEntry) -> Token:
+def revoke(transaction: Transaction, *, token_id: TokenId, now: datetime, audit: AuditEntry) -> Token:
     """See `PrincipalStore.revoke`."""
-    found = TOKEN.run(connection, {"wanted": token_id}).fetchone()
+    found = transaction.run(TOKEN, {"wanted": token_id}).fetchone()
     if found is None:
         raise NotFound("token", token_id)
     if found["revoked_at"] is not None:
         return rows.token(found)
-    _REVOKE.run(connection, {"wanted": token_id, "at": to_microseconds(now)})
-    _require_administrator(connection, now)
-    append_audit(connection, (audit,), now)
-    return rows.token(TOKEN.run(connection, {"wanted": token_id}).fetchone())
+    transaction.run(_REVOKE, {"wanted": token_id, "at": to_microseconds(now)})
+    _require_administrator(transaction, now)
+    transaction.audit((audit,), now)
+    return rows.token(transaction.run(TOKEN, {"wanted": token_id}).fetchone())
 
 
 def ensure(
-    connection: sqlite3.Connection,
+    transaction: Transaction,
     *,
     principal_id: PrincipalId,
     name: str,
@@ -172,36 +171,36 @@ def ensure(
         KernelBug: The token is another principal's.
     """
     at = to_microseconds(now)
-    named = PRINCIPAL_BY_NAME.run(connection, {"wanted": name}).fetchone()
+    named = transaction.run(PRINCIPAL_BY_NAME, {"wanted": name}).fetchone()
     owner = principal_id if named is None else PrincipalId(named["principal_id"])
-    known = _TOKEN_BY_DIGEST.run(connection, {"digest": token_sha256}).fetchone()
+    known = transaction.run(_TOKEN_BY_DIGEST, {"digest": token_sha256}).fetchone()
     if known is not None and known["principal_id"] != owner:
         raise KernelBug(f"the token given to `{name}` is another principal's", principal=owner)
     audit: list[AuditEntry] = []
     if named is None:
         chosen = frozenset(Role(role) for role in roles)
-        INSERT_PRINCIPAL.run(connection, rows.account_values(Account(owner, name, chosen, now)))
+        transaction.run(INSERT_PRINCIPAL, rows.account_values(Account(owner, name, chosen, now)))
         audit.append(
             AuditEntry("principal.created", "kernel", owner, {"name": name, "roles": sorted(chosen)})
         )
     if known is None:
         token = Token(TokenId(f"{TokenId.prefix}_0{token_sha256[:25]}"), owner, FILE_LABEL, now, None)
-        _INSERT_TOKEN.run(connection, rows.token_values(token, token_sha256))
+        transaction.run(_INSERT_TOKEN, rows.token_values(token, token_sha256))
         audit.append(AuditEntry("token.issued", "kernel", token.token_id, {"principal": owner, "file": True}))
-    _REPLACE_FILE_TOKENS.run(connection, {"owner": owner, "kept": token_sha256, "at": at})
-    append_audit(connection, audit, now)
+    transaction.run(_REPLACE_FILE_TOKENS, {"owner": owner, "kept": token_sha256, "at": at})
+    transaction.audit(audit, now)
     return owner
 
 
-def _account(connection: sqlite3.Connection, principal_id: PrincipalId) -> Account:
-    found = ACCOUNT.run(connection, {"principal": principal_id}).fetchone()
+def _account(transaction: Transaction, principal_id: PrincipalId) -> Account:
+    found = transaction.run(ACCOUNT, {"principal": principal_id}).fetchone()
     if found is None:
         raise NotFound("principal", principal_id)
     return rows.account(found)
 
 
-def _active(connection: sqlite3.Connection, principal_id: PrincipalId) -> Account:
-    account = _account(connection, principal_id)
+def _active(transaction: Transaction, principal_id: PrincipalId) -> Account:
+    account = _account(transaction, principal_id)
     if account.disabled_at is not None:
         raise PrincipalDisabled(
             f"`{account.name}` is disabled for ever: create another principal", principal=account.name
@@ -209,9 +208,9 @@ def _active(connection: sqlite3.Connection, principal_id: PrincipalId) -> Accoun
     return account
 
 
-def _require_administrator(connection: sqlite3.Connection, now: datetime) -> None:
+def _require_administrator(transaction: Transaction, now: datetime) -> None:
     """Refuse a change after which nobody could take it back."""
-    if _ADMINISTRATOR.run(connection, {"now": to_microseconds(now)}).fetchone() is None:
+    if transaction.run(_ADMINISTRATOR, {"now": to_microseconds(now)}).fetchone() is None:
         raise LastAdmin(
             "nobody who may manage principals would have a usable token: give somebody else the role `admin`"
             " and a token first"

@@ -68,49 +68,22 @@ _size: BindParameter[int] = bindparam("size")
 
 INSERT_CONVERSATION = _insert(conversations)
 INSERT_TURN = _insert(turns)
-INSERT_BINDING = _insert(bindings)
 INSERT_APPROVAL = _insert(approvals)
-INSERT_EVIDENCE = _insert(evidence)
 INSERT_OVERRIDE = _insert(overrides)
-INSERT_EVENT = _insert(events)
-INSERT_AUDIT = _insert(audit)
 AUDIT_HEAD = compiled(
     select(audit.c.sequence, audit.c.hash).order_by(audit.c.sequence.desc()).limit(literal_column("1"))
 )
 INSERT_PRINCIPAL = _insert(principals)
 
-_call = insert(calls).values({column.name: bindparam(column.name) for column in calls.columns})
-SAVE_CALL = compiled(
-    _call.on_conflict_do_update(
-        index_elements=[calls.c.call_id],
-        set_={
-            name: _call.excluded[name]
-            for name in ("state", "rule_id", "approval_id", "operation_id", "process_id", "binding_id")
-        },
-    )
-)
-
-_checkpoint = insert(checkpoints).values(
-    {column.name: bindparam(column.name) for column in checkpoints.columns}
-)
-SAVE_CHECKPOINT = compiled(
-    _checkpoint.on_conflict_do_update(
-        index_elements=[checkpoints.c.conversation_id],
-        set_={name: _checkpoint.excluded[name] for name in ("through_turn", "summary")},
-    )
-)
-
 OPEN_TURN = compiled(
     conversations.update()
     .where(conversations.c.conversation_id == bindparam("conversation"))
     .values(
-        last_sequence=conversations.c.last_sequence + literal_column("1"),
-        turn_count=conversations.c.turn_count + literal_column("1"),
+        last_sequence=bindparam("new_last_sequence"),
+        turn_count=bindparam("new_turn_count"),
         updated_at=bindparam("at"),
     )
-    .returning(conversations.c.last_sequence, conversations.c.turn_count, conversations.c.principal_id)
 )
-"""Takes one sequence and one turn number."""
 
 TAKE_SEQUENCES = compiled(
     conversations.update()
@@ -119,7 +92,7 @@ TAKE_SEQUENCES = compiled(
     .returning(conversations.c.last_sequence)
 )
 
-MOVE_TURN = compiled(
+_move = (
     turns.update()
     .where(turns.c.turn_id == bindparam("turn"), turns.c.version == bindparam("expected"))
     .values(
@@ -134,7 +107,24 @@ MOVE_TURN = compiled(
         },
     )
 )
+MOVE_TURN = compiled(_move)
 """The comparison that guards every transition."""
+
+_other = turns.alias("other")
+END_TURN = compiled(
+    _move.returning(
+        select(_other.c.turn_id)
+        .where(
+            # Named by parameters: what is returned cannot tell the rows of both apart.
+            _other.c.conversation_id == bindparam("conversation"),
+            _other.c.ended_at.is_(None),
+            _other.c.turn_id != bindparam("turn"),
+        )
+        .exists()
+        .label("followed")
+    )
+)
+"""The same for the end of a turn; tells whether another turn of the conversation is unfinished."""
 
 RESOLVE_APPROVAL = compiled(
     approvals.update()
@@ -164,28 +154,39 @@ OVERRIDE_IN_FORCE = compiled(
     )
 )
 
-REQUEST = compiled(
-    select(turns.c.turn_id, turns.c.sequence, turns.c.request_digest).where(
-        turns.c.principal_id == bindparam("principal"), turns.c.request_id == bindparam("request")
-    )
-)
-
+_earlier = turns.alias("earlier")
 _counted = (
     select(literal_column("1"))
     .where(turns.c.principal_id == bindparam("principal"), turns.c.ended_at.is_(None))
     .limit(_size)
     .subquery()
 )
-COUNT_UNFINISHED = compiled(
+ADMISSION = compiled(
     select(
+        _earlier.c.turn_id,
+        _earlier.c.sequence,
+        _earlier.c.request_digest,
+        conversations.c.principal_id.label("owner"),
+        conversations.c.last_sequence,
+        conversations.c.turn_count,
         select(func.count())
         .where(turns.c.conversation_id == bindparam("conversation"), turns.c.ended_at.is_(None))
         .scalar_subquery()
         .label("in_conversation"),
         select(func.count()).select_from(_counted).scalar_subquery().label("of_principal"),
+    ).select_from(
+        select(literal_column("1"))
+        .subquery()
+        .outerjoin(conversations, conversations.c.conversation_id == bindparam("conversation"))
+        .outerjoin(
+            _earlier,
+            (_earlier.c.principal_id == bindparam("principal"))
+            & (_earlier.c.request_id == bindparam("request")),
+        )
     )
 )
-"""Unfinished turns of a conversation, and of a principal anywhere, up to `size`."""
+"""One row about a message: the turn of the same request, its conversation as it is, and how many turns are
+unfinished in that conversation and, up to `size`, of the principal anywhere."""
 
 PRINCIPAL_BY_NAME = compiled(
     select(principals.c.principal_id).where(principals.c.name == bindparam("wanted"))

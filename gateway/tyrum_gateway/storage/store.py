@@ -15,7 +15,7 @@ from tyrum_gateway.domain.approval import Approval
 from tyrum_gateway.domain.audit import AuditLog
 from tyrum_gateway.domain.binding import Binding
 from tyrum_gateway.domain.checkpoint import Checkpoint
-from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Commit, Conversation
+from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Commit, Committed, Conversation
 from tyrum_gateway.domain.errors import NotFound
 from tyrum_gateway.domain.ids import ApprovalId, BindingId, ConversationId, PrincipalId, TurnId
 from tyrum_gateway.domain.past_turn import past_turns
@@ -112,7 +112,7 @@ class SqliteStore(Store):
         """See `Store.accept`; a repeat returns the turn as it is now."""
         return await self._writer.run(functools.partial(writes.accept, acceptance=acceptance))
 
-    async def commit(self, commit: Commit) -> tuple[Turn, tuple[Event, ...]]:
+    async def commit(self, commit: Commit) -> Committed:
         """See `Store.commit`."""
         return await self._writer.run(functools.partial(writes.commit, change=commit))
 

@@ -1,7 +1,11 @@
 """The one writing thread: what waits at the same time shares one database transaction.
 
 Invariants: exactly this thread uses the writing connection; a job is applied whole or not at all and never
-sinks its neighbours (a savepoint each); a caller is answered only after the transaction is on the disk.
+sinks its neighbours; a caller is answered only after the transaction is on the disk.
+
+Jobs are applied together and without savepoints, as nearly all of them succeed. When one is refused, all are
+taken back and applied anew with a savepoint each: a job may therefore run twice, and depends on nothing but
+the database and its own value.
 
 A caller that is cancelled while it waits gives up the answer, never the write: the job was handed over and
 is applied like any other. Closing applies everything handed over before.
@@ -19,6 +23,7 @@ from typing import Any, TypeVar
 
 from tyrum_gateway.domain.errors import Draining, KernelBug, StateUnusable
 from tyrum_gateway.storage.connection import failure
+from tyrum_gateway.storage.transaction import Transaction
 
 Result = TypeVar("Result")
 
@@ -31,7 +36,7 @@ ANSWER_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    apply: Callable[[sqlite3.Connection], Any]
+    apply: Callable[[Transaction], Any]
     future: asyncio.Future[Any]
 
 
@@ -46,6 +51,8 @@ class _Undone:
 
 
 _Outcome = _Done | _Undone
+_Applied = tuple[_Outcome, bool]
+"""An outcome, and whether it changed anything."""
 
 
 class Writer:
@@ -60,12 +67,11 @@ class Writer:
         self._finished: asyncio.Future[None] = self._loop.create_future()
         self.commits = 0
         self.transactions = 0
-        self._changing = 0
         # Not waited for at interpreter exit: a loop that ended without closing acknowledges nothing more.
         self._thread = threading.Thread(target=self._work, name="tyrum-store-writer", daemon=True)
         self._thread.start()
 
-    async def run(self, apply: Callable[[sqlite3.Connection], Result]) -> Result:
+    async def run(self, apply: Callable[[Transaction], Result]) -> Result:
         """Apply a job and return what it returned, after the commit.
 
         Raises:
@@ -123,35 +129,58 @@ class Writer:
         return jobs, False
 
     def _write(self, jobs: Sequence[_Job]) -> list[_Outcome]:
-        execute = self._connection.execute
-        self._changing = 0
+        transaction = Transaction(self._connection)
         try:
-            execute("BEGIN IMMEDIATE")
-            outcomes = [self._attempt(job) for job in jobs]
-            execute("COMMIT")
+            self._connection.execute("BEGIN IMMEDIATE")
+            applied = self._together(jobs, transaction)
+            if applied is None:
+                self._connection.execute("BEGIN IMMEDIATE")
+                applied = [self._apart(job, transaction) for job in jobs]
+            self._connection.execute("COMMIT")
         except sqlite3.Error as error:
-            with contextlib.suppress(sqlite3.Error):
-                execute("ROLLBACK")
+            self._roll_back()
             return [_Undone(failure(self._path, error)) for _ in jobs]
         # Only now: whoever sees the count finds what was counted.
         self.transactions += 1
-        self.commits += self._changing
-        return outcomes
+        self.commits += sum(changed for _, changed in applied)
+        return [outcome for outcome, _ in applied]
 
-    def _attempt(self, job: _Job) -> _Outcome:
+    def _together(self, jobs: Sequence[_Job], transaction: Transaction) -> list[_Applied] | None:
+        """Apply jobs, with what each of them changed; None, and no transaction, when one was refused."""
+        applied: list[_Applied] = []
+        try:
+            for job in jobs:
+                before = transaction.changes
+                result = job.apply(transaction)
+                applied.append((_Done(result), transaction.changes > before))
+            transaction.flush()
+        except Exception:  # noqa: BLE001 - whose it is shows when each is applied apart
+            self._roll_back()
+            transaction.discard()
+            return None
+        return applied
+
+    def _apart(self, job: _Job, transaction: Transaction) -> _Applied:
         execute = self._connection.execute
-        before = self._connection.total_changes
+        before = transaction.changes
         execute("SAVEPOINT job")
         try:
-            result = job.apply(self._connection)
+            result = job.apply(transaction)
+            transaction.flush()
         except Exception as error:  # noqa: BLE001 - the caller gets it; its neighbours must not notice
             # When SQLite has ended the whole transaction (a full disk), this raises for all of them.
             execute("ROLLBACK TO job")
             execute("RELEASE job")
-            return _Undone(self._explain(error))
+            transaction.discard()
+            return _Undone(self._explain(error)), False
         execute("RELEASE job")
-        self._changing += self._connection.total_changes > before
-        return _Done(result)
+        return _Done(result), transaction.changes > before
+
+    def _roll_back(self) -> None:
+        # A full disk has ended the transaction already.
+        if self._connection.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
 
     def _explain(self, error: Exception) -> Exception:
         match error:

@@ -1,18 +1,18 @@
 """What the writing thread does for each kind of write, inside a transaction that `writer` owns.
 
-Invariant: each function changes everything its value says, or raises and its savepoint is rolled back.
+Invariants: each function changes everything its value says, or raises and all it did is rolled back; it
+depends on the database and its value alone, because it may be run again.
 """
 
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
 from tyrum_gateway.domain.approval import Approval
-from tyrum_gateway.domain.audit import GENESIS
 from tyrum_gateway.domain.canonical import digest
-from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Commit, Evidence
+from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Commit, Committed, Evidence
 from tyrum_gateway.domain.errors import (
     KernelBug,
     NotFound,
@@ -26,16 +26,15 @@ from tyrum_gateway.domain.transcript import Event, Payload, ToolCallFinished, Us
 from tyrum_gateway.domain.turn import Turn
 from tyrum_gateway.storage import override_rows, rows, statements
 from tyrum_gateway.storage.codec import encode
-from tyrum_gateway.storage.statements import Statement
+from tyrum_gateway.storage.inserts import BINDINGS, CALLS, CHECKPOINTS, EVENTS, EVIDENCE
 from tyrum_gateway.storage.times import to_microseconds
-
-_Values = Mapping[str, Any]
+from tyrum_gateway.storage.transaction import Transaction
 
 KERNEL: Final = "kernel"
 """Actor of what the gateway does of itself."""
 
 
-def accept(connection: sqlite3.Connection, acceptance: Acceptance) -> Accepted:
+def accept(transaction: Transaction, acceptance: Acceptance) -> Accepted:
     """Open a turn for a message, or find the one that the same request opened before.
 
     Raises:
@@ -51,23 +50,25 @@ def accept(connection: sqlite3.Connection, acceptance: Acceptance) -> Accepted:
             "text": acceptance.text,
         },
     )
-    request = {"principal": turn.principal_id, "request": acceptance.request_id}
-    earlier = _run(connection, statements.REQUEST, request).fetchone()
-    if earlier is not None:
-        if earlier["request_digest"] != asked:
+    found = transaction.run(
+        statements.ADMISSION,
+        {
+            "principal": turn.principal_id,
+            "request": acceptance.request_id,
+            "conversation": turn.conversation_id,
+            "size": acceptance.max_unfinished,
+        },
+    ).fetchone()
+    if found["turn_id"] is not None:
+        if found["request_digest"] != asked:
             raise RequestIdReused(
                 f"request id `{acceptance.request_id}` was used for another message: choose a new one"
             )
-        stored = rows.turn_view(
-            _run(connection, statements.TURN, {"turn": earlier["turn_id"]}).fetchall()
-        ).turn
-        return Accepted(stored.conversation_id, stored, earlier["sequence"])
-    number, sequence = _open(connection, acceptance)
-    _require_room(connection, acceptance)
+        return _accepted_before(transaction, found)
+    number, sequence = _open(transaction, acceptance, found)
     turn = replace(turn, number=number, version=1, changed_at=turn.created_at)
     at = to_microseconds(turn.created_at)
-    _run(
-        connection,
+    transaction.run(
         statements.INSERT_TURN,
         {
             "turn_id": turn.turn_id,
@@ -98,12 +99,12 @@ def accept(connection: sqlite3.Connection, acceptance: Acceptance) -> Accepted:
         },
     )
     message = UserMessage(acceptance.text, turn.principal_id)
-    _append(connection, turn, (message,), sequence, turn.created_at)
-    append_audit(connection, acceptance.audit, turn.created_at)
-    return Accepted(turn.conversation_id, turn, sequence)
+    _append(transaction, turn, (message,), sequence, turn.created_at)
+    transaction.audit(acceptance.audit, turn.created_at)
+    return Accepted(turn.conversation_id, turn, sequence, due=found["in_conversation"] == 0)
 
 
-def commit(connection: sqlite3.Connection, change: Commit) -> tuple[Turn, tuple[Event, ...]]:
+def commit(transaction: Transaction, change: Commit) -> Committed:
     """Apply a transition, provided that the stored turn is the one it started from.
 
     Raises:
@@ -111,79 +112,54 @@ def commit(connection: sqlite3.Connection, change: Commit) -> tuple[Turn, tuple[
         PermissionEnded: A standing permission that it relies on does not hold.
     """
     turn, at = change.turn, to_microseconds(change.at)
-    moved = _run(
-        connection,
-        statements.MOVE_TURN,
-        {
-            "turn": turn.turn_id,
-            "expected": turn.version,
-            "new_state": turn.state.value,
-            "new_step": turn.step,
-            "new_attempt": turn.attempt,
-            "new_reason": turn.reason,
-            "new_ended_at": at if turn.state.final else None,
-            "new_input_tokens": turn.input_tokens,
-            "new_output_tokens": turn.output_tokens,
-            "new_usage_complete": int(turn.usage_complete),
-            "new_lost": turn.lost,
-            "new_working_since": None if turn.working_since is None else to_microseconds(turn.working_since),
-            "new_changed_at": at,
-        },
-    )
-    if moved.rowcount != 1:
-        raise VersionConflict("the turn has changed in the meantime: read it again", turn=turn.turn_id)
+    followed = _move(transaction, turn, at)
     for override_id in change.relies_on:
-        _require_in_force(connection, override_id, at)
+        _require_in_force(transaction, override_id, at)
     for approval in change.resolved:
-        _resolve(connection, approval)
-    _run_each(
-        connection,
-        statements.INSERT_OVERRIDE,
-        [override_rows.values(override) for override in change.overrides],
-    )
-    _run_each(
-        connection,
-        statements.INSERT_BINDING,
-        [rows.binding_values(binding, change.at) for binding in change.bindings],
-    )
+        _resolve(transaction, approval)
+    for override in change.overrides:
+        transaction.run(statements.INSERT_OVERRIDE, override_rows.values(override))
+    transaction.insert(BINDINGS, [rows.binding_values(binding, change.at) for binding in change.bindings])
     # A call may be saved more than once in a commit; the last word counts.
-    _run_each(connection, statements.SAVE_CALL, [rows.call_values(call) for call in change.calls])
-    _run_each(connection, statements.INSERT_APPROVAL, [rows.approval_values(item) for item in change.opened])
-    _keep_evidence(connection, change)
-    taken = _run(
-        connection,
-        statements.TAKE_SEQUENCES,
-        {"conversation": turn.conversation_id, "count": len(change.events), "at": at},
-    ).fetchone()
-    if taken is None:
-        raise KernelBug("a turn is committed to a conversation that does not exist", turn=turn.turn_id)
-    first = int(taken["last_sequence"]) - len(change.events) + 1
-    events = _append(connection, turn, change.events, first, change.at)
+    transaction.insert(CALLS, [rows.call_values(call) for call in change.calls])
+    if change.opened:
+        transaction.flush()
+    for approval in change.opened:
+        transaction.run(statements.INSERT_APPROVAL, rows.approval_values(approval))
+    _keep_evidence(transaction, change)
+    events = _append(transaction, turn, change.events, _take_sequences(transaction, change), change.at)
     if change.checkpoint is not None:
-        _run(
-            connection,
-            statements.SAVE_CHECKPOINT,
-            {
-                "conversation_id": turn.conversation_id,
-                "through_turn": change.checkpoint.through_turn,
-                "summary": change.checkpoint.summary,
-            },
-        )
-    append_audit(connection, change.audit, change.at)
-    return replace(turn, version=turn.version + 1, changed_at=change.at), events
+        checkpoint = {
+            "conversation_id": turn.conversation_id,
+            "through_turn": change.checkpoint.through_turn,
+            "summary": change.checkpoint.summary,
+        }
+        transaction.insert(CHECKPOINTS, [checkpoint])
+    transaction.audit(change.audit, change.at)
+    return Committed(replace(turn, version=turn.version + 1, changed_at=change.at), events, followed)
 
 
-def record(connection: sqlite3.Connection, entries: Sequence[AuditEntry], at: datetime) -> None:
+def record(transaction: Transaction, entries: Sequence[AuditEntry], at: datetime) -> None:
     """Append facts to the audit log that belong to no turn."""
-    append_audit(connection, entries, at)
+    transaction.audit(entries, at)
 
 
-def _open(connection: sqlite3.Connection, acceptance: Acceptance) -> tuple[int, int]:
+def _accepted_before(transaction: Transaction, found: sqlite3.Row) -> Accepted:
+    transaction.flush()
+    stored = transaction.run(statements.TURN, {"turn": found["turn_id"]}).fetchall()
+    turn = rows.turn_view(stored).turn
+    return Accepted(turn.conversation_id, turn, found["sequence"])
+
+
+def _open(transaction: Transaction, acceptance: Acceptance, found: sqlite3.Row) -> tuple[int, int]:
     """Return number and sequence of the new turn and its message."""
     turn, at = acceptance.turn, to_microseconds(acceptance.turn.created_at)
+    foreign = acceptance.only_own and found["owner"] != turn.principal_id
+    if not acceptance.opens_conversation and (found["owner"] is None or foreign):
+        raise NotFound("conversation", turn.conversation_id)
+    _require_room(acceptance, found)
     if acceptance.opens_conversation:
-        _run(
-            connection,
+        transaction.run(
             statements.INSERT_CONVERSATION,
             {
                 "conversation_id": turn.conversation_id,
@@ -196,23 +172,20 @@ def _open(connection: sqlite3.Connection, acceptance: Acceptance) -> tuple[int, 
             },
         )
         return 1, 1
-    conversation = {"conversation": turn.conversation_id, "at": at}
-    taken = _run(connection, statements.OPEN_TURN, conversation).fetchone()
-    if taken is None or (acceptance.only_own and taken["principal_id"] != turn.principal_id):
-        raise NotFound("conversation", turn.conversation_id)
-    return taken["turn_count"], taken["last_sequence"]
+    number, sequence = found["turn_count"] + 1, found["last_sequence"] + 1
+    taken = {"new_turn_count": number, "new_last_sequence": sequence, "at": at}
+    transaction.run(statements.OPEN_TURN, {"conversation": turn.conversation_id, **taken})
+    return number, sequence
 
 
-def _require_room(connection: sqlite3.Connection, acceptance: Acceptance) -> None:
+def _require_room(acceptance: Acceptance, found: sqlite3.Row) -> None:
     turn, most = acceptance.turn, acceptance.max_unfinished
-    counted = {"conversation": turn.conversation_id, "principal": turn.principal_id, "size": most}
-    unfinished = _run(connection, statements.COUNT_UNFINISHED, counted).fetchone()
-    if unfinished["in_conversation"] >= acceptance.max_queued:
+    if found["in_conversation"] >= acceptance.max_queued:
         raise QuotaExceeded(
-            f"the conversation has {unfinished['in_conversation']} unfinished messages: wait for an answer",
+            f"the conversation has {found['in_conversation']} unfinished messages: wait for an answer",
             conversation=turn.conversation_id,
         )
-    if unfinished["of_principal"] >= most:
+    if found["of_principal"] >= most:
         raise QuotaExceeded(
             f"you have {most} unfinished turns, as many as `limits.unfinished_turns_per_principal` permits: "
             "wait until one ends, answer what waits for approval, cancel some, or have the operator raise it",
@@ -220,22 +193,67 @@ def _require_room(connection: sqlite3.Connection, acceptance: Acceptance) -> Non
         )
 
 
-def _require_in_force(connection: sqlite3.Connection, override_id: OverrideId, at: int) -> None:
-    held = _run(connection, statements.OVERRIDE_IN_FORCE, {"override": override_id, "at": at}).fetchone()
+def _move(transaction: Transaction, turn: Turn, at: int) -> bool:
+    """Store a turn's new value; tell, when it ends, whether another one of its conversation is unfinished."""
+    values: dict[str, Any] = {
+        "turn": turn.turn_id,
+        "expected": turn.version,
+        "new_state": turn.state.value,
+        "new_step": turn.step,
+        "new_attempt": turn.attempt,
+        "new_reason": turn.reason,
+        "new_ended_at": at if turn.state.final else None,
+        "new_input_tokens": turn.input_tokens,
+        "new_output_tokens": turn.output_tokens,
+        "new_usage_complete": int(turn.usage_complete),
+        "new_lost": turn.lost,
+        "new_working_since": None if turn.working_since is None else to_microseconds(turn.working_since),
+        "new_changed_at": at,
+    }
+    if turn.state.final:
+        values["conversation"] = turn.conversation_id
+        ended = transaction.run(statements.END_TURN, values).fetchone()
+        moved, followed = ended is not None, ended is not None and bool(ended["followed"])
+    else:
+        moved, followed = transaction.run(statements.MOVE_TURN, values).rowcount == 1, False
+    if not moved:
+        raise VersionConflict("the turn has changed in the meantime: read it again", turn=turn.turn_id)
+    return followed
+
+
+def _take_sequences(transaction: Transaction, change: Commit) -> int:
+    """Return the first sequence of the commit's events; 0 when it has none."""
+    if not change.events:
+        return 0
+    taken = transaction.run(
+        statements.TAKE_SEQUENCES,
+        {
+            "conversation": change.turn.conversation_id,
+            "count": len(change.events),
+            "at": to_microseconds(change.at),
+        },
+    ).fetchone()
+    if taken is None:
+        raise KernelBug("a turn is committed to a conversation that does not exist", turn=change.turn.turn_id)
+    return int(taken["last_sequence"]) - len(change.events) + 1
+
+
+def _require_in_force(transaction: Transaction, override_id: OverrideId, at: int) -> None:
+    held = transaction.run(statements.OVERRIDE_IN_FORCE, {"override": override_id, "at": at}).fetchone()
     if held is None:
         raise PermissionEnded("a standing permission has ended", override=override_id)
 
 
-def _resolve(connection: sqlite3.Connection, approval: Approval) -> None:
+def _resolve(transaction: Transaction, approval: Approval) -> None:
     if approval.resolution is None:
         raise KernelBug("an approval is resolved without an outcome", approval=approval.approval_id)
     values = {f"new_{name}": value for name, value in rows.resolution_values(approval).items()}
     values["approval"] = values.pop("new_approval_id")
-    if _run(connection, statements.RESOLVE_APPROVAL, values).rowcount != 1:
+    if transaction.run(statements.RESOLVE_APPROVAL, values).rowcount != 1:
         raise VersionConflict("the approval is no longer pending", approval=approval.approval_id)
 
 
-def _keep_evidence(connection: sqlite3.Connection, change: Commit) -> None:
+def _keep_evidence(transaction: Transaction, change: Commit) -> None:
     # What the model got belongs to the event that ends the call, so it is kept even when nothing else is.
     kept = {
         event.call_id: Evidence(event.call_id, event.content, None)
@@ -243,25 +261,21 @@ def _keep_evidence(connection: sqlite3.Connection, change: Commit) -> None:
         if isinstance(event, ToolCallFinished)
     }
     kept |= {evidence.call_id: evidence for evidence in change.evidence}
-    _run_each(
-        connection,
-        statements.INSERT_EVIDENCE,
-        [rows.evidence_values(evidence) for evidence in kept.values()],
-    )
+    transaction.insert(EVIDENCE, [rows.evidence_values(evidence) for evidence in kept.values()])
 
 
 def _append(
-    connection: sqlite3.Connection, turn: Turn, payloads: Sequence[Payload], first: int, at: datetime
+    transaction: Transaction, turn: Turn, payloads: Sequence[Payload], first: int, at: datetime
 ) -> tuple[Event, ...]:
     events = tuple(
         Event(sequence, turn.conversation_id, turn.turn_id, at, payload)
         for sequence, payload in enumerate(payloads, first)
     )
-    _run_each(connection, statements.INSERT_EVENT, [_event_values(turn.number, event) for event in events])
+    transaction.insert(EVENTS, [_event_values(turn.number, event) for event in events])
     return events
 
 
-def _event_values(turn_number: int, event: Event) -> _Values:
+def _event_values(turn_number: int, event: Event) -> Mapping[str, Any]:
     kind, text = encode(event.payload)
     return {
         "conversation_id": event.conversation_id,
@@ -273,27 +287,3 @@ def _event_values(turn_number: int, event: Event) -> _Values:
         "evidence_call_id": event.payload.call_id if isinstance(event.payload, ToolCallFinished) else None,
         "created_at": to_microseconds(event.created_at),
     }
-
-
-def append_audit(connection: sqlite3.Connection, entries: Sequence[AuditEntry], at: datetime) -> None:
-    """Append to the chain; its head is read inside the transaction, so that a rollback takes it back too."""
-    if not entries:
-        return
-    head = _run(connection, statements.AUDIT_HEAD, {}).fetchone()
-    sequence, previous = (0, GENESIS) if head is None else (head["sequence"], head["hash"])
-    chained = []
-    for entry in entries:
-        sequence += 1
-        row = rows.audit_row(entry, at, sequence=sequence, previous=previous)
-        previous = row.hash
-        chained.append(asdict(row))
-    _run_each(connection, statements.INSERT_AUDIT, chained)
-
-
-def _run(connection: sqlite3.Connection, statement: Statement, values: _Values) -> sqlite3.Cursor:
-    return connection.execute(statement.sql, statement.parameters(values))
-
-
-def _run_each(connection: sqlite3.Connection, statement: Statement, values: Sequence[_Values]) -> None:
-    if values:
-        connection.executemany(statement.sql, values)
