@@ -3,6 +3,7 @@
 import re
 import time
 import uuid
+from collections.abc import AsyncIterator
 
 import grpc
 import grpc.aio
@@ -32,7 +33,7 @@ class BenchClient:
             conversation_id=conversation, request_id=uuid.uuid4().hex, text=text
         )
         answered = told = 0
-        async for item in self._chat.SendMessage(request, metadata=self._metadata, timeout=120):
+        async for item in self._items(request):
             if item.WhichOneof("item") == "accepted":
                 conversation = item.accepted.conversation_id
             match item.event.WhichOneof("payload"):
@@ -55,6 +56,11 @@ class BenchClient:
         await self._approvals.ResolveApproval(answer, metadata=self._metadata)
         return now
 
+    async def _items(self, request: chat_pb2.SendMessageRequest) -> AsyncIterator[chat_pb2.StreamItem]:
+        async for response in self._chat.SendMessage(request, metadata=self._metadata, timeout=120):
+            for item in response.items:
+                yield item
+
     async def turn(self, text: str, conversation: str = "") -> tuple[float, str]:
         """Send a message and wait for its turn to end; return milliseconds and the conversation."""
         begun = time.perf_counter()
@@ -62,7 +68,7 @@ class BenchClient:
             conversation_id=conversation, request_id=uuid.uuid4().hex, text=text
         )
         state = ""
-        async for item in self._chat.SendMessage(request, metadata=self._metadata, timeout=120):
+        async for item in self._items(request):
             if item.WhichOneof("item") == "accepted":
                 conversation = item.accepted.conversation_id
             elif item.event.WhichOneof("payload") == "turn_finished":

@@ -144,9 +144,9 @@ async function turn(text, conversation_id) {
           )
         : gateway.chat.SendMessage(request, gateway.metadata);
       stream.on("error", () => {}); // the loop below throws it; cancelling raises one more
-      for await (const message of stream) {
+      for await (const { items } of stream) {
         patience = Date.now() + reconnectFor;
-        if (take(message, seen)) return seen;
+        if (items.some((item) => take(item, seen))) return seen;
       }
     } catch (error) {
       if (!lost(error) || !seen.turn_id || Date.now() > patience) throw error;

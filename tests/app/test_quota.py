@@ -26,7 +26,7 @@ from tyrum_gateway.storage import SqliteStore
 async def _sent(desk: ChatDesk, principal: Principal, request_id: str, text: str) -> Accepted:
     """Send a message without watching its turn."""
     async with aclosing(desk.converse(principal, None, request_id, text)) as items:
-        accepted = await anext(items)
+        (accepted,) = await anext(items)
     assert isinstance(accepted, Accepted)
     return accepted
 
@@ -34,7 +34,7 @@ async def _sent(desk: ChatDesk, principal: Principal, request_id: str, text: str
 async def send(desk: ChatDesk, principal: Principal, request_id: str) -> Accepted:
     """Send a message, and go away when it is accepted."""
     async with aclosing(desk.converse(principal, None, request_id, "hello")) as items:
-        accepted = await anext(items)
+        (accepted,) = await anext(items)
     assert isinstance(accepted, Accepted)
     return accepted
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tyrum.chat.v1.chat_pb2 import Delta, Gap, Partial, WatchResponse
+from tyrum.chat.v1.chat_pb2 import Delta, Gap, Partial, StreamItem
 from tyrum.chat.v1.event_pb2 import (
     APPROVAL_OUTCOME_APPROVED,
     APPROVAL_OUTCOME_DENIED,
@@ -39,28 +39,28 @@ from tyrum_gateway.cli.projection import Answered, Asked, Notice, Text, TurnView
 TURN = "turn_1"
 
 
-def event(sequence: int, turn_id: str = TURN, **payload: Any) -> WatchResponse:
+def event(sequence: int, turn_id: str = TURN, **payload: Any) -> StreamItem:
     """Build a stream item that carries a durable event."""
-    return WatchResponse(event=Event(sequence=sequence, turn_id=turn_id, **payload))
+    return StreamItem(event=Event(sequence=sequence, turn_id=turn_id, **payload))
 
 
-def delta(offset: int, text: str, attempt: int = 1, step: int = 1) -> WatchResponse:
+def delta(offset: int, text: str, attempt: int = 1, step: int = 1) -> StreamItem:
     """Build a stream item that carries new text."""
-    return WatchResponse(delta=Delta(turn_id=TURN, step=step, attempt=attempt, offset=offset, text=text))
+    return StreamItem(delta=Delta(turn_id=TURN, step=step, attempt=attempt, offset=offset, text=text))
 
 
-def message(sequence: int, text: str, attempt: int = 1, *, incomplete: bool = False) -> WatchResponse:
+def message(sequence: int, text: str, attempt: int = 1, *, incomplete: bool = False) -> StreamItem:
     """Build the durable text of an attempt."""
     durable = AssistantMessage(step=1, attempt=attempt, text=text, incomplete=incomplete)
     return event(sequence, assistant_message=durable)
 
 
-def text_of(view: TurnView, items: list[WatchResponse]) -> str:
+def text_of(view: TurnView, items: list[StreamItem]) -> str:
     """Feed items and join the text that would be shown."""
     return "".join(piece.text for item in items for piece in view.feed(item) if isinstance(piece, Text))
 
 
-def notices(view: TurnView, *items: WatchResponse) -> list[str]:
+def notices(view: TurnView, *items: StreamItem) -> list[str]:
     """Feed items and list the notices."""
     return [piece.text for item in items for piece in view.feed(item) if isinstance(piece, Notice)]
 
@@ -82,14 +82,14 @@ def test_text_is_shown_exactly_once_whatever_the_stream_lost(text: str, chance: 
     if chance.random() < 0.5:
         cut = chance.randint(0, len(text))
         partial = Partial(turn_id=TURN, step=1, attempt=1, text=text[:cut])
-        items.insert(chance.randint(0, len(items)), WatchResponse(partial=partial))
+        items.insert(chance.randint(0, len(items)), StreamItem(partial=partial))
     assert text_of(TurnView(TURN), [*items, message(2, text), message(2, text)]) == text
 
 
 def test_text_after_a_gap_waits_for_the_message() -> None:
     """Text that does not continue what is shown is held back, then completed by the durable message."""
     view = TurnView(TURN)
-    gap = WatchResponse(gap=Gap(dropped_bytes=4))
+    gap = StreamItem(gap=Gap(dropped_bytes=4))
     assert text_of(view, [delta(0, "one "), gap, delta(8, "three")]) == "one "
     assert text_of(view, [message(2, "one two three")]) == "two three"
 

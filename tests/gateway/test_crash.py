@@ -129,7 +129,7 @@ async def watched(client: Client, conversation: str, seen: list[event_pb2.Event]
     watch = client.chat.Watch(request, metadata=client.metadata, timeout=DEADLINE)
     try:
         while kinds(seen).count("turn_finished") < 2:
-            seen.append((await anext(aiter(watch))).event)
+            seen += [item.event for item in (await anext(aiter(watch))).items]
     except grpc.aio.AioRpcError as error:
         if error.code() is not grpc.StatusCode.UNAVAILABLE:
             raise

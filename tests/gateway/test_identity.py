@@ -150,8 +150,8 @@ async def test_a_running_watch_ends_with_the_right_to_it(
             metadata=watcher.metadata,
             timeout=DEADLINE,
         )
-        item = await anext(aiter(watch))
-        assert item.event.sequence == 1
+        first = await anext(aiter(watch))
+        assert first.items[0].event.sequence == 1
         await take(admin, name, issued.token.token_id)
 
         async def drained() -> None:
@@ -168,7 +168,7 @@ async def watching(client: Client, conversation_id: str) -> Any:
         chat_pb2.WatchRequest(conversation_id=conversation_id), metadata=client.metadata, timeout=DEADLINE
     )
     try:
-        yield await anext(aiter(watch))
+        yield (await anext(aiter(watch))).items[0]
     finally:
         watch.cancel()
 
@@ -385,7 +385,7 @@ async def test_an_open_watch_of_others_is_left_alone(gateway: RunningGateway) ->
         await take_account(admin, "goes", "")
         again, _ = await stays.turn("again", accepted.conversation_id)
         async with asyncio.timeout(DEADLINE):
-            async for item in items:
-                if item.event.turn_id == again.turn_id:
+            async for response in items:
+                if any(item.event.turn_id == again.turn_id for item in response.items):
                     break
         watch.cancel()

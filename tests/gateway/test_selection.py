@@ -155,7 +155,7 @@ async def test_unknown_fields_and_metadata_of_a_client_select_nothing(gateway: R
         raw = message.SerializeToString() + b"\x22\x05other\x2a\x05other\x7a\x05other"
         headers = tuple((f"x-{name.replace('_', '-')}", "other") for name in SELECTORS)
         (first,) = await call(client.channel, rpc, raw, (*client.metadata, *headers))
-        accepted = chat_pb2.SendMessageResponse.FromString(first).accepted
+        accepted = chat_pb2.SendMessageResponse.FromString(first).items[0].accepted
         events = await client.until(accepted.conversation_id, "turn_finished")
     assert finished(events)[0].state == event_pb2.CALL_STATE_SUCCEEDED
     after = selections(gateway)

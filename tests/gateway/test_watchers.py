@@ -77,11 +77,14 @@ class Watcher:
     def __init__(self, client: Client, conversation: str, after: int = 0) -> None:
         request = chat_pb2.WatchRequest(conversation_id=conversation, after_sequence=after)
         self._call: Any = client.chat.Watch(request, metadata=client.metadata, timeout=55)
-        self.items: list[chat_pb2.WatchResponse] = []
+        self.items: list[chat_pb2.StreamItem] = []
+        self._read: list[chat_pb2.StreamItem] = []
 
-    async def read(self) -> chat_pb2.WatchResponse:
+    async def read(self) -> chat_pb2.StreamItem:
         """Read one item."""
-        item: chat_pb2.WatchResponse = await self._call.read()
+        if not self._read:
+            self._read = list((await self._call.read()).items)
+        item = self._read.pop(0)
         self.items.append(item)
         return item
 
@@ -183,7 +186,7 @@ async def test_a_watcher_that_stalls_and_reads_again_misses_deltas_only_and_is_t
 
 async def test_text_of_a_step_never_overtakes_the_events_of_steps_before(client: Client) -> None:
     """A client can show what it gets as it comes: calls and results of a step stand before the next text."""
-    conversation, followed = "", list[chat_pb2.SendMessageResponse]()
+    conversation, followed = "", list[chat_pb2.StreamItem]()
     for _ in range(6):
         async for item in client.send("count", conversation):
             conversation = item.accepted.conversation_id or conversation
@@ -229,19 +232,19 @@ async def test_the_end_of_a_turn_reaches_a_watcher_that_is_behind_when_the_gatew
     async with await SqliteStore.open(tmp_path / "tyrum.db") as store:
         streams, turn = Streams(), await running(store)
         conversation = turn.conversation_id
-        items = watch(store, streams, conversation, 0, until=turn.turn_id)
-        assert isinstance(await anext(items), Event)
-        following = asyncio.ensure_future(anext(items))
+        stream = watch(store, streams, conversation, 0, until=turn.turn_id)
+        assert [type(item) for item in await anext(stream)] == [Event]
+        following = asyncio.ensure_future(anext(stream))
         streams.delta(conversation, Attempt(turn.turn_id, 1, 1), "said")
-        assert isinstance(await following, Delta)
+        assert [type(item) for item in await following] == [Delta]
         # It stands at that text and has not looked further when the turn ends and the gateway stops.
         _, events, _ = await store.commit(finish(turn))
         streams.committed(conversation, events, resting=True)
         streams.close()
-        assert [item async for item in items] == list(events)
+        assert [item async for items in stream for item in items] == list(events)
 
 
-def follow_each_other(items: list[chat_pb2.WatchResponse]) -> None:
+def follow_each_other(items: list[chat_pb2.StreamItem]) -> None:
     """Within an attempt a delta begins where the one before ended, unless a gap stands between them."""
     ends: dict[tuple[str, int, int], int] = {}
     for item in items:

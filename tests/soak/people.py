@@ -161,10 +161,11 @@ class People:
                 durable_only=True,
             )
             async with self._tolerated("Watch"):
-                async for item in client.chat.Watch(request, metadata=client.metadata):
-                    seen.append(item.event)
-                    if item.event.HasField("turn_finished"):
-                        self._ended[item.event.turn_id].set()
+                async for response in client.chat.Watch(request, metadata=client.metadata):
+                    for item in response.items:
+                        seen.append(item.event)
+                        if item.event.HasField("turn_finished"):
+                            self._ended[item.event.turn_id].set()
 
     async def _answer(self, chance: random.Random) -> None:
         """Answer questions as somebody else does, each time with a mind of one's own."""

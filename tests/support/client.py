@@ -42,15 +42,16 @@ class Client:
 
     async def send(
         self, text: str, conversation_id: str = "", request_id: str | None = None
-    ) -> AsyncGenerator[chat_pb2.SendMessageResponse, None]:
+    ) -> AsyncGenerator[chat_pb2.StreamItem, None]:
         """Send a message; iterate its turn."""
         request = chat_pb2.SendMessageRequest(
             conversation_id=conversation_id, request_id=request_id or uuid.uuid4().hex, text=text
         )
         call = self.chat.SendMessage(request, metadata=self.metadata, timeout=DEADLINE)
         try:
-            async for item in call:
-                yield item
+            async for response in call:
+                for item in response.items:
+                    yield item
         finally:
             call.cancel()
 
@@ -89,11 +90,12 @@ class Client:
             conversation_id=conversation_id, after_sequence=after, durable_only=True
         )
         watch = self.chat.Watch(request, metadata=self.metadata, timeout=timeout)
-        async for item in watch:
-            seen.append(item.event)
-            if item.event.WhichOneof("payload") == payload:
-                watch.cancel()
-                return seen
+        async for response in watch:
+            for item in response.items:
+                seen.append(item.event)
+                if item.event.WhichOneof("payload") == payload:
+                    watch.cancel()
+                    return seen
         raise AssertionError(f"the stream ended without `{payload}`")
 
     async def resolve(self, approval_id: str, *, approve: bool, reason: str = "") -> approval_pb2.Approval:

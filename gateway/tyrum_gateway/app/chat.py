@@ -65,7 +65,7 @@ class ChatDesk:
 
     async def converse(
         self, principal: Principal, conversation_id: ConversationId | None, request_id: str, text: str
-    ) -> AsyncGenerator[Accepted | Event | LiveItem, None]:
+    ) -> AsyncGenerator[Sequence[Accepted | Event | LiveItem], None]:
         """Accept a message durably and have it answered; yield the acceptance, then what its turn brings.
 
         A message that was accepted before under its request id is not accepted again: its turn is shown
@@ -110,7 +110,7 @@ class ChatDesk:
         # A stream that was begun before the commit is handed all that follows it.
         with self._streams.subscribe(turn.conversation_id) as joined:
             accepted = await self._finishing.run(self._accept(acceptance))
-            yield accepted
+            yield [accepted]
             fresh = accepted.turn.turn_id == turn.turn_id
             following = watch(
                 self._store,
@@ -120,9 +120,9 @@ class ChatDesk:
                 until=accepted.turn.turn_id,
                 joined=joined if fresh else None,
             )
-            async with aclosing(following) as items:
-                async for item in items:
-                    yield item
+            async with aclosing(following) as stream:
+                async for items in stream:
+                    yield items
 
     async def _accept(self, acceptance: Acceptance) -> Accepted:
         accepted = await self._store.accept(acceptance)
@@ -138,7 +138,9 @@ class ChatDesk:
         self._engine.wake(accepted.conversation_id, accepted.turn if accepted.due else None)
         return accepted
 
-    def watch(self, conversation_id: ConversationId, after: int) -> AsyncGenerator[Event | LiveItem, None]:
+    def watch(
+        self, conversation_id: ConversationId, after: int
+    ) -> AsyncGenerator[Sequence[Event | LiveItem], None]:
         """Watch a conversation that was checked to be visible; see `watch`."""
         return watch(self._store, self._streams, conversation_id, after)
 

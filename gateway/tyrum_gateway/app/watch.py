@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import nullcontext
 
-from tyrum_gateway.app.streams import Attempt, Gap, LiveItem, Streams, Subscription
+from tyrum_gateway.app.streams import Attempt, Delta, Gap, LiveItem, Partial, Streams, Subscription
 from tyrum_gateway.domain.errors import Draining
 from tyrum_gateway.domain.ids import ConversationId, TurnId
 from tyrum_gateway.domain.ports import Store
@@ -33,8 +33,8 @@ async def watch(
     *,
     until: TurnId | None = None,
     joined: Subscription | None = None,
-) -> AsyncGenerator[Event | LiveItem, None]:
-    """Yield durable events after a sequence, with live text in between.
+) -> AsyncGenerator[Sequence[Event | LiveItem], None]:
+    """Yield durable events after a sequence, with live text in between: what is ready, each time.
 
     Args:
         store: Read until the watcher has caught up, and whenever it has fallen behind.
@@ -62,22 +62,14 @@ async def watch(
                 caught_up = whole and len(found) < size
                 size = min(2 * size, PAGE) if whole else len(events)
                 del found  # a watcher that does not read holds no more than it has to
-            for event in events:
-                after = event.sequence
-                end = _text_ended_by(event)
-                if end is not None:
-                    while live and _belongs(live[0], end):
-                        item = live.popleft()
-                        if _concerns(item, until):
-                            yield item
-                    subscription.forget(end)
-                if until is None or event.turn_id == until:
-                    yield event
-                    if until is not None and isinstance(event.payload, TurnFinished):
-                        return
-            for item in live:
-                if _concerns(item, until):
-                    yield item
+            after = events[-1].sequence if events else after
+            ready = _woven(events, live, subscription)
+            if until is not None:
+                ready = _of(until, ready)
+            if ready:
+                yield ready
+                if until is not None and _ends(ready[-1]):
+                    return
             if newest is not None:
                 if closed:
                     raise Draining("the gateway is shutting down: reconnect and resume")
@@ -100,8 +92,38 @@ def _belongs(item: LiveItem, end: Attempt) -> bool:
     return isinstance(item, Gap) or item.attempt.is_of(end)
 
 
-def _concerns(item: LiveItem, until: TurnId | None) -> bool:
-    return until is None or isinstance(item, Gap) or item.attempt.turn_id == until
+def _woven(
+    events: Sequence[Event], live: deque[LiveItem], subscription: Subscription
+) -> list[Event | LiveItem]:
+    """Put live text where it belongs between events; forget what they replace."""
+    woven: list[Event | LiveItem] = []
+    for event in events:
+        end = _text_ended_by(event)
+        if end is not None:
+            while live and _belongs(live[0], end):
+                woven.append(live.popleft())
+            subscription.forget(end)
+        woven.append(event)
+    return [*woven, *live]
+
+
+def _of(turn_id: TurnId, items: Sequence[Event | LiveItem]) -> list[Event | LiveItem]:
+    """Leave out what is not of a turn, and what came after it has ended."""
+    own: list[Event | LiveItem] = []
+    for item in items:
+        if isinstance(item, Gap) or _turn_of(item) == turn_id:
+            own.append(item)
+            if _ends(item):
+                break
+    return own
+
+
+def _turn_of(item: Event | Delta | Partial) -> TurnId:
+    return item.turn_id if isinstance(item, Event) else item.attempt.turn_id
+
+
+def _ends(item: Event | LiveItem) -> bool:
+    return isinstance(item, Event) and isinstance(item.payload, TurnFinished)
 
 
 def _held(events: Sequence[Event]) -> Sequence[Event]:

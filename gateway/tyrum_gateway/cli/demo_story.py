@@ -18,6 +18,7 @@ from tyrum_gateway.cli.failure import Failure
 from tyrum_gateway.cli.output import heading, say, table
 from tyrum_gateway.cli.projection import Asked, TurnView
 from tyrum_gateway.cli.screen import Screen
+from tyrum_gateway.cli.stream_items import items
 from tyrum_gateway.cli.transcript import events
 
 _TURN_SECONDS = 15.0
@@ -70,7 +71,7 @@ class Story:
         stream = self._gateway.chat.SendMessage(
             request, metadata=self._gateway.metadata, timeout=_TURN_SECONDS
         )
-        async for item in stream:
+        async for item in items(stream):
             if item.HasField("accepted"):
                 self.conversation_id = item.accepted.conversation_id
                 continue

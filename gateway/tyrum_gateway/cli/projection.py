@@ -7,7 +7,7 @@ shown twice, whatever was lost or repeated on the way; the durable message has t
 import json
 from dataclasses import dataclass, field
 
-from tyrum.chat.v1.chat_pb2 import SendMessageResponse, WatchResponse
+from tyrum.chat.v1.chat_pb2 import StreamItem
 from tyrum.chat.v1.event_pb2 import (
     APPROVAL_OUTCOME_APPROVED,
     APPROVAL_OUTCOME_DENIED,
@@ -97,7 +97,7 @@ class TurnView:
         """Whether the turn rests."""
         return self.state != TURN_STATE_UNSPECIFIED
 
-    def feed(self, item: SendMessageResponse | WatchResponse) -> list[Piece]:
+    def feed(self, item: StreamItem) -> list[Piece]:
         """Take the next item of a stream."""
         if item.HasField("event"):
             return self.event(item.event)

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from tyrum.chat.v1.chat_pb2 import SendMessageRequest, SendMessageResponse, WatchRequest, WatchResponse
+from tyrum.chat.v1.chat_pb2 import SendMessageRequest, StreamItem, WatchRequest
 from tyrum.chat.v1.event_pb2 import TURN_STATE_COMPLETED, TurnState
 from tyrum_gateway.cli.asking import Desk
 from tyrum_gateway.cli.connection import Gateway, Target, flags
@@ -20,6 +20,7 @@ from tyrum_gateway.cli.output import Format, as_json, emit, enum_word, note
 from tyrum_gateway.cli.projection import Answered, Asked, Notice, Piece, Text, TurnView
 from tyrum_gateway.cli.reconnect import resilient
 from tyrum_gateway.cli.screen import Screen
+from tyrum_gateway.cli.stream_items import items
 
 
 class Session:
@@ -78,17 +79,15 @@ class Session:
         self.flags = flags(target)
         return target
 
-    def _stream(
-        self, request: SendMessageRequest, gateway: Gateway
-    ) -> AsyncIterable[SendMessageResponse | WatchResponse]:
+    def _stream(self, request: SendMessageRequest, gateway: Gateway) -> AsyncIterable[StreamItem]:
         if not self._view.turn_id:
-            return gateway.chat.SendMessage(request, metadata=gateway.metadata)
+            return items(gateway.chat.SendMessage(request, metadata=gateway.metadata))
         resume = WatchRequest(conversation_id=self.conversation_id, after_sequence=self._view.sequence)
-        return gateway.chat.Watch(resume, metadata=gateway.metadata)
+        return items(gateway.chat.Watch(resume, metadata=gateway.metadata))
 
-    def _take(self, item: SendMessageResponse | WatchResponse, desk: Desk | None) -> None:
+    def _take(self, item: StreamItem, desk: Desk | None) -> None:
         self._record(item)
-        if isinstance(item, SendMessageResponse) and item.HasField("accepted"):
+        if item.HasField("accepted"):
             self.conversation_id = item.accepted.conversation_id
             self._view.turn_id = item.accepted.turn_id
             self._view.sequence = item.accepted.sequence
@@ -115,7 +114,7 @@ class Session:
             case Text() | Notice() | Answered():
                 pass
 
-    def _record(self, item: SendMessageResponse | WatchResponse) -> None:
+    def _record(self, item: StreamItem) -> None:
         if self._output is Format.JSONL:
             emit(as_json(item), self._output)
         event = item.event

@@ -23,15 +23,16 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
     ) -> AsyncGenerator[chat_pb2.SendMessageResponse, None]:
         """Accept a message, then stream its turn until it rests."""
         given = request.conversation_id
-        items = self._desk.converse(
+        stream = self._desk.converse(
             caller(),
             ConversationId.parse(given, "conversation_id") if given else None,
             convert.request_id(request.request_id),
             convert.message_text(request.text),
         )
-        async with aclosing(items):
-            async for item in items:
-                yield convert_event.sent_item(item)
+        async with aclosing(stream):
+            async for items in stream:
+                for response in convert_event.responses(chat_pb2.SendMessageResponse, items):
+                    yield response
 
     async def Watch(  # noqa: N802 - named by the contract
         self, request: chat_pb2.WatchRequest, context: Any
@@ -40,9 +41,10 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
         conversation_id = ConversationId.parse(request.conversation_id, "conversation_id")
         after = convert.sequence(request.after_sequence)
         await self._desk.conversation(caller(), conversation_id)
-        async for item in self._desk.watch(conversation_id, after):
-            if isinstance(item, Event) or not request.durable_only:
-                yield convert_event.watched_item(item)
+        async for items in self._desk.watch(conversation_id, after):
+            wanted = [item for item in items if isinstance(item, Event)] if request.durable_only else items
+            for response in convert_event.responses(chat_pb2.WatchResponse, wanted):
+                yield response
 
     async def CancelTurn(  # noqa: N802 - named by the contract
         self, request: chat_pb2.CancelTurnRequest, context: Any

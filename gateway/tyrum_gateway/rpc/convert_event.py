@@ -3,13 +3,25 @@
 Events are written where they are to stand: streams carry many, and a copy of each costs as much again.
 """
 
-from typing import assert_never
+from collections.abc import Iterable, Iterator
+from typing import TypeVar, assert_never
 
 from tyrum.chat.v1 import chat_pb2, event_pb2
 from tyrum_gateway.app.streams import Delta, Gap, LiveItem, Partial
 from tyrum_gateway.domain import transcript
 from tyrum_gateway.domain.commit import Accepted
 from tyrum_gateway.rpc.convert import CALL_STATES, DECISIONS, OUTCOMES, TURN_STATES, write_moment
+
+MAX_ITEMS = 64
+"""Items of a response at most."""
+
+FULL_CHARACTERS = 64 * 1024
+"""Length of texts behind which a response takes no further item; a message may have 4 MiB."""
+
+StreamItem = Accepted | transcript.Event | LiveItem
+"""What a stream carries."""
+
+_Response = TypeVar("_Response", chat_pb2.SendMessageResponse, chat_pb2.WatchResponse)
 
 
 def event(item: transcript.Event) -> event_pb2.Event:
@@ -133,60 +145,45 @@ def _outcome(ended: transcript.ProcessEnded, outcome: event_pb2.ProcessOutcome) 
         evidence.sha256 = digest.sha256
 
 
-def sent_item(item: Accepted | transcript.Event | LiveItem) -> chat_pb2.SendMessageResponse:
-    """Write one item of a SendMessage stream."""
+def responses(kind: type[_Response], items: Iterable[StreamItem]) -> Iterator[_Response]:
+    """Write items of a stream, as many to a response as may stand in one."""
+    response, held = kind(), 0
+    for item in items:
+        if response.items and (len(response.items) == MAX_ITEMS or held >= FULL_CHARACTERS):
+            yield response
+            response, held = kind(), 0
+        held += _write(item, response.items.add())
+    if response.items:
+        yield response
+
+
+def _write(item: StreamItem, message: chat_pb2.StreamItem) -> int:
+    """Write an item where it is to stand; return the length of what may be long in it."""
     match item:
         case transcript.Event():
-            response = chat_pb2.SendMessageResponse()
-            _fill(item, response.event)
-            return response
+            _fill(item, message.event)
+            return item.characters
         case Accepted(conversation_id, turn, sequence):
-            accepted = chat_pb2.Accepted(
-                conversation_id=conversation_id, turn_id=turn.turn_id, sequence=sequence
-            )
-            return chat_pb2.SendMessageResponse(accepted=accepted)
+            message.accepted.conversation_id = conversation_id
+            message.accepted.turn_id = turn.turn_id
+            message.accepted.sequence = sequence
+            return 0
         case Delta():
-            return chat_pb2.SendMessageResponse(delta=_delta(item))
+            _text(item, message.delta)
+            return len(item.text)
         case Partial():
-            return chat_pb2.SendMessageResponse(partial=_partial(item))
+            _text(item, message.partial)
+            return len(item.text)
         case Gap(dropped):
-            return chat_pb2.SendMessageResponse(gap=chat_pb2.Gap(dropped_bytes=dropped))
+            message.gap.dropped_bytes = dropped
+            return 0
         case _:
             assert_never(item)
 
 
-def watched_item(item: transcript.Event | LiveItem) -> chat_pb2.WatchResponse:
-    """Write one item of a Watch stream."""
-    match item:
-        case transcript.Event():
-            response = chat_pb2.WatchResponse()
-            _fill(item, response.event)
-            return response
-        case Delta():
-            return chat_pb2.WatchResponse(delta=_delta(item))
-        case Partial():
-            return chat_pb2.WatchResponse(partial=_partial(item))
-        case Gap(dropped):
-            return chat_pb2.WatchResponse(gap=chat_pb2.Gap(dropped_bytes=dropped))
-        case _:
-            assert_never(item)
-
-
-def _delta(item: Delta) -> chat_pb2.Delta:
-    return chat_pb2.Delta(
-        turn_id=item.attempt.turn_id,
-        step=item.attempt.step,
-        attempt=item.attempt.attempt,
-        offset=item.offset,
-        text=item.text,
-    )
-
-
-def _partial(item: Partial) -> chat_pb2.Partial:
-    return chat_pb2.Partial(
-        turn_id=item.attempt.turn_id,
-        step=item.attempt.step,
-        attempt=item.attempt.attempt,
-        offset=item.offset,
-        text=item.text,
-    )
+def _text(item: Delta | Partial, message: chat_pb2.Delta | chat_pb2.Partial) -> None:
+    message.turn_id = item.attempt.turn_id
+    message.step = item.attempt.step
+    message.attempt = item.attempt.attempt
+    message.offset = item.offset
+    message.text = item.text

@@ -56,7 +56,31 @@ Global___SendMessageRequest: _TypeAlias = SendMessageRequest  # noqa: Y015
 
 @_typing.final
 class SendMessageResponse(_message.Message):
-    """SendMessageResponse is `accepted`, then the turn's stream."""
+    """SendMessageResponse carries what of the turn was ready at one moment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ITEMS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamItem]:
+        """1 to 64, in order. The first response has `accepted` alone."""
+
+    def __init__(
+        self,
+        *,
+        items: _abc.Iterable[Global___StreamItem] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SendMessageResponse: _TypeAlias = SendMessageResponse  # noqa: Y015
+
+@_typing.final
+class StreamItem(_message.Message):
+    """StreamItem is one thing that happened in a conversation, or text that is being generated."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -67,11 +91,11 @@ class SendMessageResponse(_message.Message):
     GAP_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def accepted(self) -> Global___Accepted:
-        """First message of the stream."""
+        """The message is durable. First item of SendMessage, and never one of Watch."""
 
     @_builtins.property
     def event(self) -> _event_pb2.Event:
-        """A durable event of this turn."""
+        """A durable event; of SendMessage's turn, or of any turn that is watched."""
 
     @_builtins.property
     def delta(self) -> Global___Delta:
@@ -102,7 +126,7 @@ class SendMessageResponse(_message.Message):
     _WhichOneofArgType_item: _TypeAlias = _typing.Literal["item", b"item"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_item) -> _WhichOneofReturnType_item | None: ...
 
-Global___SendMessageResponse: _TypeAlias = SendMessageResponse  # noqa: Y015
+Global___StreamItem: _TypeAlias = StreamItem  # noqa: Y015
 
 @_typing.final
 class Accepted(_message.Message):
@@ -166,45 +190,25 @@ Global___WatchRequest: _TypeAlias = WatchRequest  # noqa: Y015
 
 @_typing.final
 class WatchResponse(_message.Message):
-    """WatchResponse is one item of the stream."""
+    """WatchResponse carries what was ready at one moment."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    EVENT_FIELD_NUMBER: _builtins.int
-    DELTA_FIELD_NUMBER: _builtins.int
-    PARTIAL_FIELD_NUMBER: _builtins.int
-    GAP_FIELD_NUMBER: _builtins.int
+    ITEMS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def event(self) -> _event_pb2.Event:
-        """A durable event."""
-
-    @_builtins.property
-    def delta(self) -> Global___Delta:
-        """Text that is being generated; not durable."""
-
-    @_builtins.property
-    def partial(self) -> Global___Partial:
-        """Text generated before the stream joined the step; not durable."""
-
-    @_builtins.property
-    def gap(self) -> Global___Gap:
-        """Deltas were dropped because the client read too slowly."""
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[Global___StreamItem]:
+        """1 to 64, in order."""
 
     def __init__(
         self,
         *,
-        event: _event_pb2.Event | None = ...,
-        delta: Global___Delta | None = ...,
-        partial: Global___Partial | None = ...,
-        gap: Global___Gap | None = ...,
+        items: _abc.Iterable[Global___StreamItem] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["delta", b"delta", "event", b"event", "gap", b"gap", "item", b"item", "partial", b"partial"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["delta", b"delta", "event", b"event", "gap", b"gap", "item", b"item", "partial", b"partial"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_item: _TypeAlias = _typing.Literal["event", "delta", "partial", "gap"]  # noqa: Y015
-    _WhichOneofArgType_item: _TypeAlias = _typing.Literal["item", b"item"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_item) -> _WhichOneofReturnType_item | None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchResponse: _TypeAlias = WatchResponse  # noqa: Y015
 
