@@ -42,6 +42,7 @@ def test_every_command_of_the_guide_works(gateway: RunningGateway) -> None:
         ["approvals", "show"],
         ["approvals", "approve"],
         ["approvals", "deny"],
+        ["approvals", "list"],
         ["approvals", "approve"],
         ["policy", "overrides"],
         ["policy", "overrides"],

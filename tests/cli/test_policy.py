@@ -144,6 +144,28 @@ def test_bad_rules_are_refused(run: Run, tmp_path: Path) -> None:
     assert run("test", tmp_path / "none.yaml", "--bundle", tmp_path / "none.yaml")[0] == 3
 
 
+@pytest.mark.parametrize(
+    ("text", "place", "fix"),
+    [
+        ("policy: {default: {rules: []}}\n", "1:1: policy", "leave out `policy` and `default` above `rules`"),
+        ("version: 1\npolicy: {a: {rules: []}, b: {}}\n", "2:1: policy", "leave out `policy` and `a` above"),
+        ("policy:\n", "1:1: policy", "leave out `policy` and the bundle's name above `rules`"),
+        ("# mine\nown: {rules: []}\n", "2:1: own", "leave out `own` above `rules`"),
+    ],
+)
+def test_a_section_of_a_configuration_is_told_how_to_become_a_file_of_rules(
+    run: Run, tmp_path: Path, text: str, place: str, fix: str
+) -> None:
+    """A copied section is refused with what to leave out, and with nothing else."""
+    path = tmp_path / "section.yaml"
+    path.write_text(text, encoding="utf-8")
+    code, out, err = run("explain", "process.run", "ls", "--bundle", path)
+    assert (code, err) == (3, "error: 1 problem in the file\n")
+    assert out.startswith(f"{path}:{place}: ")
+    assert fix in out
+    assert "or name the whole configuration file" in out
+
+
 def test_a_whole_configuration_is_judged_as_its_agent(run: Run, tmp_path: Path) -> None:
     """Rules of the deployment hold beside the agent's, on the profile's path, whatever this machine lacks."""
     programs = tmp_path / "programs"
@@ -218,6 +240,32 @@ def test_a_program_that_others_can_replace_is_explained(run: Run, tmp_path: Path
     code, out, err = run("explain", "process.run", f"{own} | {own}", "--bundle", path)
     assert (code, err) == (0, "")
     assert out.count("`own` can be replaced: /") == 2
+
+
+def test_the_rule_that_came_nearest_is_told(run: Run, tmp_path: Path) -> None:
+    """Where no rule matched, the one that failed on a single condition is named with what it wants."""
+    path = tmp_path / "rules.yaml"
+    path.write_text(
+        "rules:\n"
+        "  - {id: few, decision: allow, author: ops,\n"
+        "     match: {tool: process.run, program: /usr/bin/wc, argv: [-l]}}\n",
+        encoding="utf-8",
+    )
+    (miss,) = explanation(run, path, "wc -c")["nearest"]
+    assert miss == {
+        "rule": "few",
+        "decision": "allow",
+        "condition": "argv",
+        "why": "argument 1 is `-c`, the rule wants `-l`",
+        "program": "/usr/bin/wc",
+    }
+    assert explanation(run, path, "wc -l")["nearest"] == []
+    assert explanation(run, path, "head -l")["nearest"] == []
+    _, out, _ = run("explain", "process.run", "wc -l | wc -l", "--bundle", path)
+    (line,) = [line for line in out.splitlines() if line.startswith("nearest:")]
+    assert line.endswith(
+        "rule `few` (allow) but for stdin: the call has standard input, the rule no `stdin: true`"
+    )
 
 
 def test_an_explanation_reads_well(run: Run, rules: Path) -> None:

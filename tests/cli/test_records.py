@@ -319,7 +319,7 @@ def test_the_guide_can_be_typed(
     shutil.copyfile(state / "audit/key.pub", "key.pub")
     blocks = [block.code for block in read(Path(GUIDE)).blocks if block.language == "sh"]
     lines = [line for block in blocks for line in block.splitlines() if line.startswith("tyrum ")]
-    assert len(lines) == 11
+    assert len(lines) == 12
     for line in lines:
         _, *words = shlex.split(line, comments=True)
         if "--state-dir" in words:

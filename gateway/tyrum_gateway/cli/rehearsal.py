@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tyrum_gateway.config.rule_file import RuleFile
-from tyrum_gateway.domain.policy import Effect, Provenance, Target, Verdict, evaluate
+from tyrum_gateway.domain.policy import Effect, Miss, Provenance, Target, Verdict, evaluate, near_misses
 from tyrum_gateway.domain.process import RunLimits
 from tyrum_gateway.tools.programs import SearchPath
 from tyrum_gateway.tools.run_arguments import MAX_TIMEOUT_MS, parse_arguments
@@ -35,6 +35,8 @@ class Judged:
     target: Target | None
     problem: str = ""
     """Why it is refused."""
+    nearest: tuple[Miss, ...] = ()
+    """When only a default decides: the rules that failed on one condition."""
 
     @property
     def decision(self) -> str:
@@ -58,7 +60,9 @@ class Rehearsal:
         except ArgumentProblem as problem:
             return Judged(None, None, str(problem))
         target = replace(target, agent=agent, provenance=Provenance(provenance))
-        return Judged(evaluate(self._rules.bundle, target), target)
+        verdict = evaluate(self._rules.bundle, target)
+        by_default = verdict.rule_id.startswith("default.")
+        return Judged(verdict, target, nearest=near_misses(self._rules.bundle, target) if by_default else ())
 
     def _target(self, tool: str, arguments: str) -> Target:
         if tool != NAME:
@@ -98,6 +102,16 @@ def explained(tool: str, judged: Judged) -> dict[str, Any]:
         "author": verdict.author,
         "runs": _manner(target),
         "opaque": target.opaque,
+        "nearest": [
+            {
+                "rule": miss.rule_id,
+                "decision": miss.decision.value,
+                "condition": miss.condition,
+                "why": miss.why,
+                "program": miss.program,
+            }
+            for miss in judged.nearest
+        ],
         "policy_digest": verdict.policy_digest,
         "target": json.loads(verdict.target),
     }
@@ -107,6 +121,11 @@ def lines(told: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Give the parts of an explanation for people."""
     for key in ("decision", "rule", "reason", "author", "runs", "opaque"):
         yield key, str(told.get(key, ""))
+    for miss in told.get("nearest", ()):
+        yield (
+            "nearest",
+            f"rule `{miss['rule']}` ({miss['decision']}) but for {miss['condition']}: {miss['why']}",
+        )
     target = told.get("target", {})
     if "program" in target:
         yield "program", _shown(target)

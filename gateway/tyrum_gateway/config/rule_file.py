@@ -11,11 +11,11 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tyrum_gateway.config import model
-from tyrum_gateway.config.document import Document, Entry, Mapping, plain, read_document
+from tyrum_gateway.config.document import Document, Entry, Mapping, Node, plain, read_document
 from tyrum_gateway.config.explain import explain
 from tyrum_gateway.config.load import check_file, read_file
 from tyrum_gateway.config.policy import to_bundle
-from tyrum_gateway.config.problems import ConfigProblems, Problem
+from tyrum_gateway.config.problems import ConfigProblems, Problem, show_path
 from tyrum_gateway.config.rules import rules
 from tyrum_gateway.domain.policy import DEPLOYMENT, Bundle, together
 
@@ -44,6 +44,8 @@ def load_rules(path: Path, *, environment: AbstractMapping[str, str]) -> RuleFil
     tree = read_document(read_file(path), file)
     if tree.root is not None and set(tree.root.entries) == {"rules"}:
         return RuleFile(_bundle_alone(tree, tree.root, file), model.DEFAULT_PATH, None)
+    if tree.root is not None and (section := _section(tree.root, file)) is not None:
+        raise ConfigProblems([section])
     content = check_file(path, environment=environment, passing=_OF_THE_MACHINE).content
     bundles = {name: to_bundle(name, bundle) for name, bundle in content.policy.items()}
     agent = content.agents.default
@@ -54,6 +56,30 @@ def load_rules(path: Path, *, environment: AbstractMapping[str, str]) -> RuleFil
         model.DEFAULT_PATH if profile is None else tuple(profile.path),
         frozenset(agent.secrets),
     )
+
+
+def _section(root: Mapping, file: str) -> Problem | None:
+    """Recognise a part that was copied out of a configuration; None when it is something else."""
+    name, entry = next(iter(root.entries.items()), ("", None))
+    if "policy" in root.entries and set(root.entries) <= {"policy", "version"}:
+        name, entry = "policy", root.entries["policy"]
+        bundles = entry.value.entries if isinstance(entry.value, Mapping) else {}
+        above = "`policy` and " + (
+            f"`{show_path((next(iter(bundles)),))}`" if bundles else "the bundle's name"
+        )
+    elif entry is not None and len(root.entries) == 1 and _holds_rules(entry.value):
+        above = f"`{show_path((name,))}`"
+    else:
+        return None
+    message = (
+        f"a file of rules alone has `rules` at its top: leave out {above} above `rules`, "
+        "or name the whole configuration file"
+    )
+    return Problem(file, entry.place, (name,), "rules_not_at_top", message)
+
+
+def _holds_rules(node: Node) -> bool:
+    return isinstance(node, Mapping) and set(node.entries) == {"rules"}
 
 
 def _bundle_alone(tree: Document, root: Mapping, file: str) -> Bundle:

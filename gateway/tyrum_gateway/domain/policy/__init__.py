@@ -8,6 +8,7 @@ secret never rides along. Literals and patterns are different types.
 from tyrum_gateway.domain.policy.bundle import DEPLOYMENT, Bundle, bars, together
 from tyrum_gateway.domain.policy.evaluate import Override, Verdict, evaluate
 from tyrum_gateway.domain.policy.names import called_by_its_name, injects, starts_others
+from tyrum_gateway.domain.policy.nearest import Miss, near_misses
 from tyrum_gateway.domain.policy.rule import AnyArgument, ArgumentMatch, Decision, Literal, Prefix, Rule
 from tyrum_gateway.domain.policy.target import Effect, Provenance, StartedCommand, Target
 
@@ -19,6 +20,7 @@ __all__ = [
     "Decision",
     "Effect",
     "Literal",
+    "Miss",
     "Override",
     "Prefix",
     "Provenance",
@@ -30,6 +32,7 @@ __all__ = [
     "called_by_its_name",
     "evaluate",
     "injects",
+    "near_misses",
     "starts_others",
     "together",
 ]
