@@ -94,7 +94,7 @@ LIMITS = EngineLimits(
     approval_expiry=timedelta(hours=1),
     queued_per_conversation=4,
     unfinished_per_principal=256,
-    concurrent_turns=4,
+    concurrent_turns=16,
 )
 
 
@@ -224,6 +224,31 @@ async def test_an_answer_and_the_expiry_at_once_leave_one_outcome(place: Place, 
         else:
             assert stored.resolution.outcome is Outcome.EXPIRED
             assert (got, ended(events)) == (f"already {Outcome.EXPIRED}", [CallState.DENIED])
+
+
+async def test_questions_that_expire_together_share_a_transaction(place: Place) -> None:
+    """Each denial is a commit of its own, with its call; one that came too late sinks none of the others."""
+    asked_about = [await place.question() for _ in range(8)]
+    late = place.with_clock(Stopped(max(approval.expires_at for _, approval in asked_about)))
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        async with held_writer(place.store):
+            before = place.store.statistics
+            answering = group.create_task(say(place.desk, asked_about[0][1], ALICE, approve=True))
+            while place.store._writer._queue.qsize() < 1:  # noqa: ASYNC110 - a thread's queue has no event
+                await asyncio.sleep(0.005)
+            expiring = group.create_task(late._expire_due())
+            while place.store._writer._queue.qsize() < 9:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        assert await answering is Outcome.APPROVED
+        assert await expiring >= 1, "what was answered meanwhile is not looked for again at once"
+    after = place.store.statistics
+    assert after.transactions - before.transactions == 2, "the one that held the writer up, and all of these"
+    assert after.commits - before.commits == 8
+    for turn, approval in asked_about[1:]:
+        assert outcomes(await place.events(turn)) == [Outcome.EXPIRED]
+        assert ended(await place.events(turn)) == [CallState.DENIED]
+        assert (await place.store.approval(approval.approval_id)).resolution is not None
+    assert outcomes(await place.events(asked_about[0][0])) == [Outcome.APPROVED]
 
 
 async def test_an_answer_and_cancelling_at_once_leave_one_outcome(place: Place) -> None:

@@ -23,6 +23,12 @@ log = structlog.get_logger(__name__)
 LONGEST_SLEEP = 60.0
 """Seconds after which expiry is looked up again, so that a clock that jumps is noticed."""
 
+DUE = 256
+"""Approvals whose time is over that are read at once."""
+
+AT_ONCE = 16
+"""Approvals that are denied at once: they share a transaction, and the loop gets to other work after them."""
+
 ROUNDS = 16
 """How often an answer is computed again before it is reported as a bug."""
 
@@ -120,16 +126,29 @@ class ApprovalDesk:
 
     async def _expire_due(self) -> float:
         """Deny what is due; return for how many seconds nothing will be."""
-        shortest = _SHORTEST_PAUSE
-        for approval in await self._store.expired(self._clock.now(), 100):
-            await self._engine.has_room()
-            now = self._clock.now()
-            if not await self._settle(close(approval, Outcome.EXPIRED, now, "nobody answered in time")):
-                # Somebody was faster; or no call waits for it, and it would be found again and again.
-                shortest = _PAUSE
+        expired = await self._store.expired(self._clock.now(), DUE)
+        calm = True
+        while expired:
+            room = min(await self._engine.room(), AT_ONCE)
+            # Each is a commit of its own; those that are handed over together share a transaction.
+            async with asyncio.TaskGroup() as group:
+                denied = [group.create_task(self._expired(approval)) for approval in expired[:room]]
+            calm = calm and all(task.result() for task in denied)
+            expired = expired[room:]
         due = await self._store.next_expiry()
         left = self._longest if due is None else (due - self._clock.now()).total_seconds()
-        return min(max(left, shortest), self._longest)
+        return min(max(left, _SHORTEST_PAUSE if calm else _PAUSE), self._longest)
+
+    async def _expired(self, approval: Approval) -> bool:
+        """Deny an approval; False when it will be found again, or somebody was faster."""
+        try:
+            return await self._settle(
+                close(approval, Outcome.EXPIRED, self._clock.now(), "nobody answered in time")
+            )
+        except TyrumError as error:
+            # Not raised: it would cancel its neighbours between their commits and the wake-ups after them.
+            log.warning("expiry_failed", reason=error.public, **error.context)
+            return False
 
     async def _settle(self, resolved: Approval, permitted: tuple[Override, ...] = ()) -> bool:
         """Commit a resolution; False when somebody else was faster."""

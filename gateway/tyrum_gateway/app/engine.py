@@ -125,14 +125,15 @@ class Engine:
         """Return when no conversation is in work; used to drain."""
         await self._idle.wait()
 
-    async def has_room(self) -> None:
-        """Return when fewer than half of the turns that may be worked on at once are.
+    async def room(self) -> int:
+        """Return when fewer than half of the turns that may be worked on at once are, and how many fewer.
 
         For who wakes many conversations of its own accord: whoever else comes still finds a free slot.
         """
-        while len(self._active) >= max(1, self._concurrent // 2):
+        while (room := max(1, self._concurrent // 2) - len(self._active)) <= 0:
             self._left.clear()
             await self._left.wait()
+        return room
 
     def wake(self, conversation_id: ConversationId, due: Turn | None = None) -> None:
         """Note that the conversation has work.
