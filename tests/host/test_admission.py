@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import stat
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +37,7 @@ from tyrum_provider_host import (
     proof,
 )
 from tyrum_provider_host.artifact import measure
+from tyrum_provider_host.logs import DRAIN_PAUSE
 
 SETTLE = 30.0
 CANARY = "canary-3f9a1c77b2"
@@ -211,15 +211,22 @@ async def test_noise_disturbs_nothing(place: Place) -> None:
 
 
 async def test_a_flood_of_output_leaves_the_host_responsive(place: Place) -> None:
-    """A process that writes lines as fast as it can takes less than a third of the host's time."""
+    """A process that writes lines as fast as it can is read one pipe buffer a pause, however fast it is."""
     flooding = spec("good", name="flood", command=("/usr/bin/yes",), start_timeout=600.0)
     async with ProviderHost(
         [flooding], state_dir=place.state, runtime_dir=place.runtime, bounds=FAST
     ) as host:
-        await eventually(lambda: host.status("flood").log and "dropped" in host.status("flood").log[-1])
-        used = time.process_time()
-        await asyncio.sleep(1.0)
-        assert time.process_time() - used < 0.3
+
+        def dropped() -> int:
+            log = host.status("flood").log
+            found = re.fullmatch(r"\[(\d+) bytes of output dropped\]", log[-1]) if log else None
+            return int(found[1]) if found else 0
+
+        await eventually(dropped)
+        before, since = dropped(), asyncio.get_running_loop().time()
+        await eventually(lambda: dropped() > before + 40 * 64 * 1024)
+        # A busy machine only makes it slower; without the pauses it would be over at once.
+        assert asyncio.get_running_loop().time() - since > 20 * DRAIN_PAUSE
 
 
 async def test_admits_concurrently(place: Place) -> None:

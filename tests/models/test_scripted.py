@@ -8,7 +8,8 @@ import pytest
 
 from tests.models.prompts import called, play, prompt, said
 from tyrum_gateway.domain.errors import ModelUnavailable
-from tyrum_gateway.domain.model import TextDelta
+from tyrum_gateway.domain.model import StepEnd, TextDelta
+from tyrum_gateway.domain.usage import UNKNOWN, Usage
 from tyrum_gateway.models.catalog import Offline, Scripted, build_model
 from tyrum_gateway.models.offline import OfflineModel
 from tyrum_gateway.models.script import ScriptInvalid, load_script
@@ -96,6 +97,20 @@ scenarios:
     assert await play(model, prompt(said("go"))) == (["a", "b", "c"], ())
 
 
+async def test_a_step_tells_the_usage_that_is_written_and_no_other(tmp_path: Path) -> None:
+    """What a step says it used is told at its end and with its failure; what is not written is not told."""
+    steps = "[{usage: {input: 7, output: 2}, error: {retryable: true, times: 1}}, {usage: {input: 9}}, {}]"
+    model = scripted(tmp_path, f"version: 1\nscenarios: [{{user: go, steps: {steps}}}]")
+    with pytest.raises(ModelUnavailable) as caught:
+        await play(model, prompt(said("go")))
+    assert caught.value.usage == Usage(7, 2)
+    told = []
+    for taken in range(3):
+        asked = prompt(said("go"), *(called("exit code 0") * taken))
+        told += [event.usage async for event in model.generate(asked) if isinstance(event, StepEnd)]
+    assert told == [Usage(7, 2), Usage(9, None), UNKNOWN]
+
+
 async def test_barrier_holds_the_step_until_its_file_exists(tmp_path: Path) -> None:
     """The step emits its text, waits for the file, and can be cancelled while it waits."""
     model = scripted(
@@ -131,6 +146,10 @@ async def test_barrier_holds_the_step_until_its_file_exists(tmp_path: Path) -> N
         (
             "version: 1\nscenarios:\n- user: a\n  steps:\n  - delta: [x]\n    delay: -1\n",
             [":5: unknown key `delta` in a step", ":6: `delay` must be a whole number from 0"],
+        ),
+        (
+            "version: 1\nscenarios:\n- user: a\n  steps:\n  - usage: {input: -1, tokens: 3}\n",
+            ["`input` must be a whole number", "unknown key `tokens` in `usage`"],
         ),
         (
             "version: 1\nscenarios:\n- user: {suffix: a}\n  steps:\n"

@@ -15,10 +15,12 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from tyrum_gateway.domain.model import CallRequest
+from tyrum_gateway.domain.usage import UNKNOWN, Usage
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_DELAY_MS = 60_000
 MAX_REPEAT = 1_000_000
+MAX_TOKENS = 1_000_000_000
 
 
 class ScriptInvalid(ValueError):
@@ -58,6 +60,7 @@ class Step:
     barrier: Path | None
     failure: Failure | None
     expectation: Expectation
+    usage: Usage
     place: str
     """`file:line`, for messages."""
 
@@ -138,7 +141,7 @@ class _Reader:
         return Scenario(user, prefix, tuple(self._step(item, at) for item, at in steps))
 
     def _step(self, node: Any, line: int) -> Step:
-        keys = {"deltas", "repeat", "delay", "calls", "barrier", "error", "expect"}
+        keys = {"deltas", "repeat", "delay", "calls", "barrier", "error", "expect", "usage"}
         step = self._mapping(node, line, "a step", keys)
         barrier = self._value(step, "barrier", line, str, "a path")
         return Step(
@@ -149,6 +152,7 @@ class _Reader:
             barrier=None if barrier is None else self._path.parent / barrier,
             failure=self._failure(step, line),
             expectation=self._expectation(step, line),
+            usage=self._usage(step, line),
             place=f"{self._path}:{line}",
         )
 
@@ -194,6 +198,17 @@ class _Reader:
             absent=self._texts(expect, "absent", at),
             tools=frozenset(self._texts(expect, "tools", at)) if "tools" in expect else None,
         )
+
+    def _usage(self, step: Mapping[str, Any], line: int) -> Usage:
+        if "usage" not in step:
+            return UNKNOWN
+        at = _line(step, "usage", line)
+        usage = self._mapping(step["usage"], at, "`usage`", {"input", "output"})
+
+        def told(key: str) -> int | None:
+            return self._number(usage, key, at, default=0, low=0, high=MAX_TOKENS) if key in usage else None
+
+        return Usage(told("input"), told("output"))
 
     def _mapping(self, node: Any, line: int, what: str, keys: set[str]) -> Mapping[str, Any]:
         if not isinstance(node, Mapping):

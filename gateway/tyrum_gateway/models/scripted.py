@@ -46,8 +46,10 @@ class ScriptedModel:
         while step.barrier is not None and not step.barrier.exists():  # noqa: ASYNC110 - a file has no event
             await asyncio.sleep(_POLL_SECONDS)
         if failure is not None:
-            raise ModelUnavailable(failure.message, retryable=failure.retryable, script=step.place)
-        yield StepEnd(step.calls)
+            raise ModelUnavailable(
+                failure.message, retryable=failure.retryable, usage=step.usage, script=step.place
+            )
+        yield StepEnd(step.calls, step.usage)
 
     def _choose(self, prompt: Prompt) -> Step:
         said, index = last_user_text(prompt), steps_taken(prompt)
