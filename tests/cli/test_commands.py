@@ -217,7 +217,7 @@ def test_machine_output_parses(gateway: RunningGateway, command: tuple[str, ...]
     ("arguments", "code", "message"),
     [
         (("conversations", "show", f"conv_{_NO_ID}"), 1, "unknown conversation"),
-        (("conversations", "show", "nonsense"), 2, "`conversation_id` must be"),
+        (("conversations", "show", "nonsense"), 2, "`CONVERSATION` must be"),
         (("approvals", "approve", f"appr_{_NO_ID}"), 1, "unknown approval"),
         (("chat", "hi", "--conversation", f"conv_{_NO_ID}"), 1, "unknown conversation"),
         (("chat", "hi", "--address", "10.0.0.1:1"), 2, "neither a socket nor a loopback"),
