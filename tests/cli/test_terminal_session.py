@@ -177,6 +177,12 @@ def test_a_permits_calls_like_it_and_says_so_when_it_cannot(gateway: RunningGate
         terminal.type("a\n")
         terminal.wait_for("`bash` runs what its arguments, input or files name")
         terminal.wait_for("Approve exactly this? [y/n] ")
+        found = re.search(r"appr_\w{26}", terminal.screen)
+        assert found
+        command = [str(TYRUM), "approvals", "approve", found[0], "--always"]
+        with on_terminal(command, environment) as elsewhere:
+            elsewhere.wait_for("error: this call cannot be permitted for good: `bash` runs what")
+            assert elsewhere.end() == 1, "nobody is asked for what would be refused"
         terminal.type("y\n")
         assert terminal.end() == 0
     assert "a: also calls like it" not in terminal.screen

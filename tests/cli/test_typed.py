@@ -18,6 +18,14 @@ LONG = "x" * 2000
         ("approvals watch -c x", "`--conversation` must be `conv_`"),
         ("approvals show x", "`APPROVAL` must be `appr_`"),
         (f"approvals deny {'appr_' + '0' * 26} --reason {LONG}", "`--reason` must have at most 1024 bytes"),
+        (
+            f"approvals approve {'appr_' + '0' * 26} --digest x --always --expires 400d",
+            "`--expires` must be 1 s to 365 days",
+        ),
+        (
+            f"approvals approve {'appr_' + '0' * 26} --digest {LONG}",
+            "`--digest` must be the digest of the approval",
+        ),
         ("chat --conversation x hello", "`--conversation` must be `conv_`"),
         ("conversations show x", "`CONVERSATION` must be `conv_`"),
         ("conversations cancel x", "`TURN` must be `turn_`"),

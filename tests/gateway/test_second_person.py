@@ -81,6 +81,12 @@ def offers_what_can_be_taken(gateway: RunningGateway, talker: Path) -> None:
         terminal.type("y\n")
         terminal.wait_for("you asked for this call: somebody else has to approve it")
         terminal.wait_for("Deny this? [n] ")
+        waiting = re.search(r"appr_\w{26}", terminal.screen)
+        assert waiting
+        with on_terminal([str(TYRUM), "approvals", "approve", waiting[0]], environment) as elsewhere:
+            elsewhere.wait_for("error: you asked for this call: somebody else has to approve it")
+            elsewhere.wait_for(others)
+            assert elsewhere.end() == 4
         terminal.type("n\n")
         terminal.wait_for("Reason, told to the agent")
         terminal.type("\n")

@@ -24,10 +24,11 @@ from tyrum_gateway.app.runs import RunDesk
 from tyrum_gateway.domain import transcript
 from tyrum_gateway.domain.approval import Approval, Outcome
 from tyrum_gateway.domain.commit import Commit, Origin
-from tyrum_gateway.domain.errors import NotFound
+from tyrum_gateway.domain.errors import InvalidRequest, NotFound
 from tyrum_gateway.domain.ids import ApprovalId, CallId, ConversationId, PrincipalId, RunId, TurnId
+from tyrum_gateway.domain.policy import Decision
 from tyrum_gateway.domain.principal import Principal, Role
-from tyrum_gateway.domain.run import Run, RunApproval, RunFilter
+from tyrum_gateway.domain.run import LONGEST_TARGET, Run, RunApproval, RunFilter
 from tyrum_gateway.domain.states import CallState, TurnState
 from tyrum_gateway.domain.turn import Turn
 from tyrum_gateway.storage import SqliteStore
@@ -109,6 +110,26 @@ async def test_a_run_lists_every_question_also_one_that_was_asked_again(store: S
         (again.approval_id, None),
     ]
     assert (approvals[0].resolved_by, approvals[0].method) == ("operator", "token")
+
+
+async def test_a_call_says_what_policy_saw_of_it_last(store: SqliteStore) -> None:
+    """Of several decisions the last stands; a target that is too long is left to the transcript."""
+    turn, approval = await asked(store)
+
+    async def decided(target: str) -> str:
+        nonlocal turn
+        event = transcript.ToolCallDecided(
+            approval.call_id, Decision.REQUIRE_APPROVAL, "rule", "sha256:0", target, "why"
+        )
+        turn, *_ = await store.commit(Commit(turn, now(), (event,)))
+        (called,) = (await store.runs.run(turn.turn_id)).calls
+        return called.target
+
+    assert (await store.runs.run(turn.turn_id)).calls[0].target == ""
+    assert await decided('{"program":"/usr/bin/a"}') == '{"program":"/usr/bin/a"}'
+    assert await decided('{"program":"/usr/bin/b"}') == '{"program":"/usr/bin/b"}'
+    assert await decided("é" * (LONGEST_TARGET // 2)) == "é" * (LONGEST_TARGET // 2)
+    assert await decided("é" * (LONGEST_TARGET // 2) + "x") == ""
 
 
 async def asked_aloud(store: SqliteStore) -> tuple[Turn, Approval]:
@@ -193,6 +214,7 @@ async def test_pages_join_to_the_whole_whatever_the_filter(store: SqliteStore) -
         assert await listed(RunFilter(state=TurnState.RUNNING), size) == [running_]
         assert (await listed(RunFilter(conversation_id=conversation), size))[:3] == talk[::-1]
         assert set(await listed(RunFilter(since=middle), size)) == {*late, running_}
+        assert set(await listed(RunFilter(until=middle), size)) == set(everything) - {*late, running_}
     assert [run.turn_id async for page in desk.all(AUDITOR, RunFilter()) for run in page] == everything
 
 
@@ -215,7 +237,7 @@ async def test_a_page_looks_at_a_bounded_number_of_turns(
 
 
 async def test_a_chat_client_sees_its_own_runs_only(store: SqliteStore) -> None:
-    """Without a role over all conversations, runs of others are neither listed nor found."""
+    """Without a role over all conversations, runs of others are neither listed nor found, nor their names."""
     one, other = chatter(), chatter()
     mine = await turns(store, 2, principal_id=one.principal_id)
     theirs = await turns(store, 2, principal_id=other.principal_id)
@@ -226,6 +248,13 @@ async def test_a_chat_client_sees_its_own_runs_only(store: SqliteStore) -> None:
     assert [run.turn_id async for runs in desk.all(other, RunFilter()) for run in runs] == theirs
     with pytest.raises(NotFound):
         await desk.run(one, theirs[0])
+    await store.ensure_principal(other.principal_id, "other", ["chat"], "bb", now())
+    assert await desk.principal(one, one.name) == one.principal_id
+    assert await desk.principal(AUDITOR, "other") == other.principal_id
+    assert await desk.principal(one, other.principal_id) == other.principal_id
+    for caller, name in ((one, "other"), (one, "nobody"), (AUDITOR, "nobody")):
+        with pytest.raises(InvalidRequest, match="names no principal whose runs you may see"):
+            await desk.principal(caller, name)
     assert (await desk.run(one, mine[0])).turn_id == mine[0]
     assert (await desk.run(AUDITOR, theirs[0])).turn_id == theirs[0]
     with pytest.raises(NotFound):
