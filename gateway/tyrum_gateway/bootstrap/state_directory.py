@@ -18,7 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tyrum_gateway.bootstrap.trusted_path import walk
 from tyrum_gateway.domain.errors import StateUnusable
+from tyrum_gateway.storage.new_file import create
 
 LONGEST_SOCKET = 100
 """Bytes of the longest socket path; the kernel allows 107."""
@@ -60,11 +62,12 @@ class StateDirectory:
         """Create the directory, or check that it is private to this user.
 
         Raises:
-            StateUnusable: It belongs to somebody else, others may enter it, or it cannot be made.
+            StateUnusable: It belongs to somebody else, others may enter it or decide where its path leads, or
+                it cannot be made.
         """
         path = path.absolute()
         try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            walk(path, 0o700)
             status = path.stat()
         except OSError as error:
             raise StateUnusable(f"cannot create the state directory `{path}`: {error.strerror}") from error
@@ -101,17 +104,15 @@ class StateDirectory:
         """Read the local operator's token, making it at the first start.
 
         Raises:
-            StateUnusable: The file is not private or holds no token.
+            StateUnusable: The file is not private, holds no token, or cannot be made.
         """
-        try:
-            descriptor = os.open(self.token_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        except FileExistsError:
+        if os.path.lexists(self.token_file):
             return self._read_token()
         token = make()
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(token + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            create(self.token_file, f"{token}\n".encode("ascii"), 0o600)
+        except OSError as error:
+            raise StateUnusable(f"cannot write the token `{self.token_file}`: {error.strerror}") from error
         return token
 
     def _read_token(self) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from tyrum_gateway.domain.audit import SignedHead
 from tyrum_gateway.domain.errors import StateUnusable
+from tyrum_gateway.storage.new_file import sync_directory
 
 _LONGEST_LINE = 1024
 _TAIL = 16 * _LONGEST_LINE
@@ -31,7 +32,6 @@ class HeadsFile:
         Raises:
             OSError: The file takes no more.
         """
-        created = not self.path.exists()
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(self.path, flags, 0o600)
         try:
@@ -43,12 +43,8 @@ class HeadsFile:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        if created:
-            parent = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                os.fsync(parent)
-            finally:
-                os.close(parent)
+        if not size:
+            sync_directory(self.path.parent)
 
     def last(self) -> SignedHead | None:
         """Return the newest head; None when there is no file.

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import (
 
 from tyrum_gateway.domain.audit import SignedHead, signed_bytes
 from tyrum_gateway.domain.errors import StateUnusable
+from tyrum_gateway.storage.new_file import create, make_directory
 
 LARGEST_KEY = 4096
 """Bytes of the largest key file that is looked at."""
@@ -86,14 +87,14 @@ class SigningKey:
         """
         path = directory / "key"
         try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_directory(directory, 0o700)
             if not path.exists():
-                _create(path, _generate(), 0o600)
+                create(path, _generate(), 0o600)
             key = cls(_read(path))
             public = directory / "key.pub"
             if not public.exists() or public.read_bytes() != key.public.pem:
                 _set_aside(public)
-                _create(public, key.public.pem, 0o644)
+                create(public, key.public.pem, 0o644)
         except OSError as error:
             raise StateUnusable(f"cannot use the audit key `{path}`: {error.strerror}") from error
         return key
@@ -116,22 +117,6 @@ def _set_aside(public: Path) -> None:
 
 def _generate() -> bytes:
     return Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-
-
-def _create(path: Path, content: bytes, mode: int) -> None:
-    # Whole or not at all: a start that was cut short must not leave half a key.
-    draft = path.with_name(f".{path.name}-{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(descriptor)
-    draft.replace(path)
-    parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(parent)
-    finally:
-        os.close(parent)
 
 
 def _read(path: Path) -> Ed25519PrivateKey:

@@ -1,0 +1,67 @@
+"""Nobody but its user and root decides where the path of a state directory leads."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tyrum_gateway.bootstrap.state_directory import StateDirectory
+from tyrum_gateway.domain.errors import StateUnusable
+
+SOMEBODY = 12_345
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
+
+
+def test_what_is_missing_is_made_for_its_user_alone(tmp_path: Path) -> None:
+    """The directory is private, those above it have the usual mode; a link of one's own is followed."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    path = tmp_path / "link" / "above" / ".." / "above" / "state"
+    StateDirectory.prepare(path)
+    made = tmp_path / "real" / "above"
+    assert stat.S_IMODE((made / "state").stat().st_mode) == 0o700
+    assert stat.S_IMODE(made.stat().st_mode) & 0o022 == 0
+
+
+@root_only
+def test_a_link_of_somebody_else_is_not_followed(tmp_path: Path) -> None:
+    """Wherever it stands on the way and wherever it leads: its owner could change that at any time."""
+    (tmp_path / "mine" / "state").mkdir(parents=True, mode=0o700)
+    for link, path in [("last", ""), ("first", "state")]:
+        (tmp_path / link).symlink_to(tmp_path / "mine" / ("state" if not path else ""))
+        os.lchown(tmp_path / link, SOMEBODY, SOMEBODY)
+        with pytest.raises(StateUnusable, match=f"symbolic link `{tmp_path / link}` of uid {SOMEBODY}"):
+            StateDirectory.prepare(tmp_path / link / path)
+    (tmp_path / "indirect").symlink_to("first")
+    with pytest.raises(StateUnusable, match=f"symbolic link `{tmp_path / 'first'}` of uid {SOMEBODY}"):
+        StateDirectory.prepare(tmp_path / "indirect" / "new")
+    assert not (tmp_path / "mine" / "new").exists()
+
+
+@root_only
+def test_a_directory_of_somebody_else_is_not_entered(tmp_path: Path) -> None:
+    """Its owner could put another state directory there; nothing is made in it."""
+    (tmp_path / "theirs").mkdir()
+    os.chown(tmp_path / "theirs", SOMEBODY, SOMEBODY)
+    with pytest.raises(StateUnusable, match=f"directory `{tmp_path / 'theirs'}` of uid {SOMEBODY}"):
+        StateDirectory.prepare(tmp_path / "theirs" / "state")
+    assert not (tmp_path / "theirs" / "state").exists()
+
+
+def test_where_everybody_may_rename_nothing_is_kept(tmp_path: Path) -> None:
+    """A directory that everybody may write is passed only with the sticky bit, as /tmp has it."""
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(StateUnusable, match="everybody may replace"):
+        StateDirectory.prepare(tmp_path / "open" / "state")
+    (tmp_path / "open").chmod(0o1777)
+    StateDirectory.prepare(tmp_path / "open" / "state")
+
+
+def test_links_in_a_circle_lead_nowhere(tmp_path: Path) -> None:
+    """The way ends after as many links as the kernel follows."""
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(StateUnusable, match="too many symbolic links"):
+        StateDirectory.prepare(tmp_path / "a")

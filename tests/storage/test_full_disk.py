@@ -1,0 +1,237 @@
+"""A disk without room halves nothing: what cannot be written is refused by the name of its file."""
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from tests.storage.builders import message, now
+from tests.support.small_disk import SmallDisk, mounted
+from tyrum_gateway.app import engine as engine_module
+from tyrum_gateway.app.agent import Agent, EngineLimits
+from tyrum_gateway.app.audit_heads import HeadKeeper
+from tyrum_gateway.app.engine import Engine
+from tyrum_gateway.app.streams import Streams
+from tyrum_gateway.bootstrap.evidence import Anchor
+from tyrum_gateway.bootstrap.state_directory import StateDirectory
+from tyrum_gateway.bootstrap.system import RandomIds, SystemClock
+from tyrum_gateway.domain.audit import SignedHead
+from tyrum_gateway.domain.commit import AuditEntry, Commit, Committed
+from tyrum_gateway.domain.errors import StateUnusable
+from tyrum_gateway.domain.model import ModelEvent, Prompt, StepEnd, TextDelta
+from tyrum_gateway.domain.policy import Bundle
+from tyrum_gateway.domain.states import TurnState
+from tyrum_gateway.domain.transcript import Event
+from tyrum_gateway.domain.turn import Turn, TurnLimits
+from tyrum_gateway.storage import SqliteStore
+from tyrum_gateway.storage.audit_file import verify_database
+from tyrum_gateway.storage.audit_heads import HeadsFile
+from tyrum_gateway.storage.audit_key import SigningKey
+
+PATIENCE = 30.0
+LIMITS = EngineLimits(
+    turn=TurnLimits(steps=4, attempts=3),
+    step_time=timedelta(seconds=PATIENCE),
+    turn_time=timedelta(seconds=PATIENCE),
+    approval_expiry=timedelta(hours=1),
+    queued_per_conversation=16,
+    unfinished_per_principal=256,
+    concurrent_turns=2,
+)
+TOKEN = "t" * 43
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """4 MiB."""
+    with mounted(tmp_path / "disk", 4) as disk:
+        yield disk
+
+
+class Watched(SqliteStore):
+    """A store of which is known when it has refused a transition."""
+
+    refused: StateUnusable | None = None
+
+    async def commit(self, commit: Commit) -> Committed:
+        """As the store does."""
+        try:
+            return await super().commit(commit)
+        except StateUnusable as error:
+            self.refused = error
+            raise
+
+
+class Gated:
+    """A model that answers when it is let."""
+
+    def __init__(self) -> None:
+        self.asked, self.may = asyncio.Event(), asyncio.Event()
+
+    async def generate(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
+        """Wait, then answer."""
+        del prompt
+        self.asked.set()
+        await self.may.wait()
+        yield TextDelta("Said.")
+        yield StepEnd(())
+
+
+def head(number: int) -> SignedHead:
+    """A head; nobody looks whether it is true."""
+    return SignedHead(number, "f" * 64, number, "ed25519:0", "s" * 88)
+
+
+async def test_a_turn_on_a_full_disk_stays_whole_and_goes_on_when_there_is_room(
+    small_disk: SmallDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of what does not fit is there, new messages are refused and told why; then all goes on."""
+    monkeypatch.setattr(engine_module, "PAUSE", 0.05)
+    database = small_disk.path / "state" / "tyrum.sqlite3"
+    model, streams, clock = Gated(), Streams(), SystemClock()
+    async with asyncio.timeout(PATIENCE), await Watched.open(database) as store:
+        anchor = Anchor(small_disk.path / "state" / "audit", None)
+        keeper = HeadKeeper(
+            store=store,
+            audit=store.audit,
+            heads=anchor.file,
+            signer=anchor,
+            clock=clock,
+            activity=lambda: store.statistics.commits,
+            place="heads",
+        )
+        await keeper.check()
+        await keeper.sign_or_fail()
+        engine = Engine(
+            agent=Agent("", model, Bundle("default", ()), {}),
+            store=store,
+            clock=clock,
+            ids=RandomIds(),
+            streams=streams,
+            limits=LIMITS,
+        )
+        started, stopping = asyncio.Event(), asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(engine.run(started, stopping))
+            await started.wait()
+            turn = (await store.accept(message())).turn
+            engine.wake(turn.conversation_id)
+            await model.asked.wait()
+            before, events = await _stored(store, turn)
+            small_disk.fill(database.with_name(f"{database.name}-wal"))
+            with pytest.raises(StateUnusable, match=re.escape(str(database))):
+                await store.accept(message())
+            model.may.set()
+            while store.refused is None:  # noqa: ASYNC110 - the store tells nobody
+                await asyncio.sleep(0.01)
+            assert str(database) in store.refused.public
+            await keeper.sign()  # a last block may hold the head, or it is reported: nothing is raised
+            assert await _stored(store, turn) == (before, events)
+            small_disk.free()
+            while not (await _stored(store, turn))[0].state.final:  # noqa: ASYNC110 - in the database
+                await asyncio.sleep(0.01)
+            stopping.set()
+        ended, events = await _stored(store, turn)
+        assert ended.state is TurnState.COMPLETED
+        assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+        assert (await store.accept(message())).turn.version == 1
+        assert await keeper.sign()
+    report = verify_database(database, anchor.file.path, small_disk.path / "state" / "audit" / "key.pub")
+    assert report.intact
+    assert report.unanchored == 0
+
+
+async def _stored(store: SqliteStore, turn: Turn) -> tuple[Turn, Sequence[Event]]:
+    return (await store.turn(turn.turn_id)).turn, await store.events(turn.conversation_id, 0, 100)
+
+
+async def test_a_gateway_that_starts_on_a_full_disk_says_so_and_starts_when_there_is_room(
+    small_disk: SmallDisk,
+) -> None:
+    """Neither database nor token nor key is left behind in part: the next start makes them."""
+    state = StateDirectory.prepare(small_disk.path / "state")
+    small_disk.fill(state.database)
+    with pytest.raises(StateUnusable, match=re.escape(str(state.database))):
+        await SqliteStore.open(state.database)
+    with pytest.raises(StateUnusable, match=re.escape(str(state.token_file))):
+        state.operator_token(lambda: TOKEN)
+    assert not state.token_file.exists()
+    with pytest.raises(StateUnusable, match=re.escape(str(state.audit / "key"))):
+        SigningKey.prepare(state.audit)
+    assert not (state.audit / "key").exists()
+    small_disk.free()
+    assert state.operator_token(lambda: TOKEN) == TOKEN
+    assert state.operator_token(lambda: "another") == TOKEN
+    SigningKey.prepare(state.audit)
+    async with await SqliteStore.open(state.database) as store:
+        await store.record((AuditEntry("a.b", "kernel", "gateway", {}),), now())
+
+
+def test_heads_that_did_not_fit_hide_none_that_did(small_disk: SmallDisk) -> None:
+    """A head that was refused, or cut off in its line, is not there; those before and after it are."""
+    file = HeadsFile(small_disk.path / "heads.jsonl")
+    file.append(head(1))
+    small_disk.fill(file.path)
+    kept = [1]
+    with pytest.raises(OSError, match=r"No space|too large|only a part"):
+        _append_all(file, kept)
+    assert len(kept) < 50
+    small_disk.free()
+    file.append(head(100))
+    assert [found.sequence for found in file.read()] == [*kept, 100]
+    assert file.last() == head(100)
+
+
+def _append_all(file: HeadsFile, kept: list[int]) -> None:
+    for number in range(2, 100):  # what is left of the last block takes some
+        file.append(head(number))
+        kept.append(number)
+
+
+async def test_the_connections_in_use_have_the_settings_that_power_loss_needs(store: SqliteStore) -> None:
+    """Asked on the very connection that writes: a log, synced at each commit; readers see the same log."""
+    writing = await store._writer.run(
+        lambda transaction: [
+            transaction.connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("journal_mode", "synchronous")
+        ]
+    )
+    assert writing == ["wal", 2]
+    async with store._reads._connection() as driver:
+        async with driver.execute("PRAGMA journal_mode") as cursor:
+            assert tuple(await cursor.fetchone() or ()) == ("wal",)
+        async with driver.execute("PRAGMA query_only") as cursor:
+            assert tuple(await cursor.fetchone() or ()) == (1,)
+
+
+def test_token_key_and_heads_are_synced_before_they_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Content is synced before a file has its name, its directory after that, a head when it is added."""
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        fsync(descriptor)
+        name = "draft" if path.name.startswith(".") else path.name
+        synced.append(f"{name}/" if path.is_dir() else name)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    state = StateDirectory.prepare(tmp_path / "above" / "state")
+    assert synced == [f"{tmp_path.name}/", "above/"], "what leads to the directory"
+    synced.clear()
+    state.operator_token(lambda: TOKEN)
+    assert synced == ["draft", "state/"]
+    synced.clear()
+    SigningKey.prepare(state.audit)
+    assert synced == ["state/", "draft", "audit/", "draft", "audit/"]
+    synced.clear()
+    file = HeadsFile(state.audit / "heads.jsonl")
+    file.append(head(1))
+    file.append(head(2))
+    assert synced == ["heads.jsonl", "audit/", "heads.jsonl"]
