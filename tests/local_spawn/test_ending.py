@@ -217,9 +217,9 @@ async def test_a_closed_stdout_does_not_end_the_run(provider: Provider) -> None:
 
 
 async def test_release_needs_an_ended_process(provider: Provider) -> None:
-    """A running process is not released; an ended one is, repeatedly; afterwards it is unknown."""
-    operation = new_id("op")
-    process = await provider.start(provider.shell("echo x; sleep 60"), operation=operation)
+    """A running process is not released; an ended one is, repeatedly; then it is unknown, never denied."""
+    operation, spec = new_id("op"), provider.shell("echo x; sleep 60")
+    process = await provider.start(spec, operation=operation)
     assert await refused(provider.release(process)) == "PROCESS_RUNNING"
     await provider.cancel(process, grace=0)
     await provider.wait(process)
@@ -228,6 +228,8 @@ async def test_release_needs_an_ended_process(provider: Provider) -> None:
     await provider.release(process)
     assert not (provider.runs / operation).exists()
     assert await refused(provider.get(process)) == "RESOURCE_NOT_FOUND"
+    assert await refused(provider.resolve(operation)) == "INTERNAL"
+    assert await refused(provider.start(spec, operation=operation)) == "REQUEST_ID_REUSED"
 
 
 async def _first_output(provider: Provider, process: pb.Process) -> None:

@@ -14,6 +14,8 @@ from tests.local_spawn.test_ending import STUBBORN, pids
 from tyrum.error.v1 import error_pb2
 from tyrum.isolation.v1 import isolation_pb2 as pb
 from tyrum.provider.v1 import control_pb2
+from tyrum_local_spawn.failures import Broken
+from tyrum_local_spawn.ids import OperationId
 from tyrum_local_spawn.provider import LocalSpawnProvider
 from tyrum_local_spawn.register import Register
 from tyrum_local_spawn.settings import read_settings
@@ -285,6 +287,8 @@ async def test_records_leave_after_their_retention(tmp_path: Path) -> None:
     register = Register(store, read_settings(config).retention)
     await register.load()
     await register.sweep()
+    with pytest.raises(Broken, match="began"):
+        await register.resolve(OperationId(old))
     store.close()
     assert {path.name for path in provider.runs.iterdir() if not path.name.startswith(".")} == {young}
 

@@ -18,7 +18,8 @@ class SmallDisk:
 
     def __init__(self, path: Path, *, mounted: bool) -> None:
         self.path = path
-        self._mounted = mounted
+        self.mounted = mounted
+        """Whether it is one; else the limit stands in for it, in this process and those it starts then."""
         self._ballast = path / "ballast"
         self._soft, self._hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 
@@ -28,7 +29,7 @@ class SmallDisk:
         Args:
             grows: The file that is going to need more.
         """
-        if not self._mounted:
+        if not self.mounted:
             resource.setrlimit(
                 resource.RLIMIT_FSIZE, (grows.stat().st_size if grows.exists() else 0, self._hard)
             )
@@ -43,7 +44,7 @@ class SmallDisk:
 
     def free(self) -> None:
         """Give it back."""
-        if self._mounted:
+        if self.mounted:
             self._ballast.unlink(missing_ok=True)
         else:
             resource.setrlimit(resource.RLIMIT_FSIZE, (self._soft, self._hard))

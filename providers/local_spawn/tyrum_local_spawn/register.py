@@ -22,6 +22,9 @@ from tyrum_local_spawn.supervision.record import DamagedRecord, ExitRecord, Tomb
 _SMALL_EVIDENCE_BYTES: Final = 16 * 1024
 """Evidence up to this size stays in memory; more is read from the record when it is asked for."""
 
+_REMEMBERED: Final = 4096
+"""Operations that began and whose records are gone; a successor keeps its records for its first hour."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -35,6 +38,7 @@ class Register:
         self._by_process: dict[ProcessId, Run] = {}
         self._tombstones: dict[OperationId, Tombstone] = {}
         self._damage: dict[str, str] = {}
+        self._gone: dict[OperationId, None] = {}
 
     @property
     def runs(self) -> Collection[Run]:
@@ -46,11 +50,13 @@ class Register:
 
         Raises:
             Damaged: its record is damaged.
-            Reused: it was resolved as never started.
+            Reused: it was resolved as never started, or began and was forgotten.
         """
         self.check(operation_id)
         if operation_id in self._tombstones:
             raise Reused("the operation was resolved as never started")
+        if operation_id in self._gone:
+            raise Reused("the operation began before, and its record was released")
         return self._runs.get(operation_id)
 
     def owner(self, process_id: ProcessId) -> Run | None:
@@ -201,8 +207,11 @@ class Register:
 
         Raises:
             Damaged: the record of the operation is damaged.
+            Broken: the promise cannot be recorded, or the operation began and its record is gone.
         """
         self.check(operation_id)
+        if operation_id in self._gone:
+            raise Broken("the operation began, and its record was released")
         if (tombstone := self._tombstones.get(operation_id)) is not None:
             return tombstone
         if (run := self._runs.get(operation_id)) is not None:
@@ -213,7 +222,10 @@ class Register:
         return await self._entomb(operation_id)
 
     async def _entomb(self, operation_id: OperationId) -> RunView | Tombstone:
-        tombstone = await asyncio.to_thread(self._store.entomb, operation_id)
+        try:
+            tombstone = await asyncio.to_thread(self._store.entomb, operation_id)
+        except OSError as error:
+            raise Broken(f"the state directory takes no record: {error.strerror}") from error
         if tombstone is not None:
             self._tombstones[operation_id] = tombstone
             return tombstone
@@ -276,6 +288,13 @@ class Register:
         self.check(run.operation_id)
         if run.running:
             raise StillRunning("the process is running")
+        await self._remove(run)
+
+    async def _remove(self, run: Run) -> None:
+        """Remove the record of a run, and remember that there was one: it must not be denied."""
+        self._gone[run.operation_id] = None
+        while len(self._gone) > _REMEMBERED:
+            del self._gone[next(iter(self._gone))]
         await asyncio.to_thread(self._store.release, run.operation_id)
         self.forget(run)
 
@@ -284,8 +303,7 @@ class Register:
         horizon = time.time_ns() - self._retention * 1_000_000_000
         for run in list(self._runs.values()):
             if run.end is not None and run.end.ended_at_ns < horizon and run.damage is None:
-                await asyncio.to_thread(self._store.release, run.operation_id)
-                self.forget(run)
+                await self._remove(run)
         for operation_id, tombstone in list(self._tombstones.items()):
             if tombstone.recorded_at_ns < horizon:
                 await asyncio.to_thread(self._store.release, operation_id)

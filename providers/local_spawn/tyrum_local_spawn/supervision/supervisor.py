@@ -243,7 +243,7 @@ class _Supervisor:
         except AlreadyBegun as error:
             raise Refused(Refusal.REQUEST_ID_REUSED, "the operation has a record") from error
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 raise Refused(Refusal.QUOTA, "no space to record the operation") from error
             raise
         return target

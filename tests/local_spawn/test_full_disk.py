@@ -1,0 +1,57 @@
+"""Without room for its record nothing executes, and nothing that did is denied."""
+
+import resource
+from pathlib import Path
+
+import psutil
+
+from tests.local_spawn.driver import Provider, new_id, refused, until
+from tests.support.small_disk import mounted
+
+MIB = 1024 * 1024
+
+
+def _limit(provider: Provider, size: int) -> None:
+    """Let none of the processes that write records make a file larger than this."""
+    spawner = provider.spawner()
+    for process in (spawner, *spawner.children(recursive=True)):
+        try:
+            _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, hard))
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            continue
+
+
+async def test_a_command_whose_record_cannot_be_written_does_not_run(tmp_path: Path) -> None:
+    """The journal comes first: when the write fails the command has not executed, and never will."""
+    async with Provider.started(tmp_path) as provider:
+        assert (await provider.run(provider.shell("exit 3"))).exit_code == 3
+        ran, operation = provider.workspace / "ran", new_id("op")
+        spec = provider.shell(f"echo ran > {ran}")
+        _limit(provider, 0)
+        assert await refused(provider.start(spec, operation=operation)) == "QUOTA"
+        _limit(provider, resource.RLIM_INFINITY)
+        assert (await provider.resolve(operation)).HasField("never_started")
+        assert not ran.exists()
+        assert (await provider.run(spec)).exit_code == 0
+        assert ran.exists()
+
+
+async def test_a_full_disk_refuses_starts_and_keeps_what_it_has(tmp_path: Path) -> None:
+    """Starts are refused until there is room, an operation is not sealed in part, ended runs are answered."""
+    with mounted(tmp_path / "state", 8) as disk:
+        async with Provider.started(tmp_path) as provider:
+            before, operation = new_id("op"), new_id("op")
+            await provider.run_as(before, provider.shell("exit 3"))
+            ran = provider.workspace / "ran"
+            spec = provider.shell(f"echo ran > {ran}")
+            if disk.mounted:
+                disk.fill(provider.runs)
+                assert await refused(provider.start(spec, operation=operation)) == "QUOTA"
+                assert await refused(provider.resolve(operation)) == "INTERNAL"
+                assert (await provider.resolve(before)).process.result.exit_code == 3
+                disk.free()
+            assert (await provider.resolve(operation)).HasField("never_started")
+            assert not ran.exists()
+            assert (await provider.run(spec)).exit_code == 0
+        await until(ran.exists, "the command's file")
