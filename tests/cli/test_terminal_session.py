@@ -1,10 +1,12 @@
 """`tyrum chat` on a terminal: it asks right there, and leaving never cancels."""
 
+import asyncio
 import json
 import re
-from typing import Any
 
+from tests.support.client import connected
 from tests.support.gateway import TYRUM, RunningGateway, client_environment
+from tests.support.questions import shown
 from tests.support.terminal import on_terminal
 
 
@@ -100,17 +102,17 @@ def test_ctrl_c_at_the_reason_denies_nothing(gateway: RunningGateway) -> None:
         terminal.wait_for("Reason, told to the agent")
         terminal.interrupt()
         assert terminal.end() == 130
-        hint = re.search(r"tyrum conversations cancel (turn_\w+)", terminal.screen)
-        assert hint
-        (waiting,) = [item for item in pending(gateway) if item["turn_id"] == hint[1]]
-        assert waiting["outcome"] == "APPROVAL_OUTCOME_UNSPECIFIED"
-    assert gateway.tyrum("conversations", "cancel", hint[1]).returncode == 0
+        found = re.search(r"appr_\w{26}", terminal.screen)
+        assert found
+        assert asyncio.run(denied(gateway, found[0])), "it waited"
 
 
-def pending(gateway: RunningGateway) -> list[dict[str, Any]]:
-    """Read what waits."""
-    found: list[dict[str, Any]] = json.loads(gateway.tyrum("approvals", "list", "-o", "json").stdout)
-    return found
+async def denied(gateway: RunningGateway, approval_id: str) -> bool:
+    """Deny what waits, so that nothing is left of it; tell whether it did."""
+    async with connected(gateway) as client:
+        waited = not (await shown(client, approval_id)).outcome
+        await client.resolve(approval_id, approve=False)
+    return waited
 
 
 def test_a_prompt_holds_a_conversation(gateway: RunningGateway) -> None:
@@ -145,7 +147,7 @@ def test_approve_on_a_terminal_shows_and_confirms(gateway: RunningGateway) -> No
             assert terminal.end() == 130, "one press is enough"
             assert terminal.sane()
             assert terminal.screen.endswith("[y/N]: \n")
-        assert found[0] in {item["approval_id"] for item in pending(gateway)}
+        # It is still asked about what it left.
         with on_terminal(command, terminal_environment(gateway)) as terminal:
             assert "/usr/bin/uname" in terminal.wait_for("Approve exactly this?")
             terminal.type("\n")

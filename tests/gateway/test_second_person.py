@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import json
 import re
 from pathlib import Path
 
@@ -99,8 +98,12 @@ def offers_what_can_be_taken(gateway: RunningGateway, talker: Path) -> None:
         terminal.wait_for(others)
         found = re.search(r"approval (appr_\w{26}) is", told)
         assert found
-        own = gateway.tyrum("approvals", "list", "--output", "json")
-        assert [item["requested_by_name"] for item in json.loads(own.stdout)] == ["chat"]
-        assert gateway.tyrum("approvals", "approve", found[1]).returncode == 0
+        assert asyncio.run(approved(gateway, found[1])).requested_by_name == "chat"
         assert terminal.end() == 0
     assert "Approve exactly this?" not in terminal.screen
+
+
+async def approved(gateway: RunningGateway, approval_id: str) -> approval_pb2.Approval:
+    """Approve as the operator."""
+    async with connected(gateway) as client:
+        return await client.resolve(approval_id, approve=True)
