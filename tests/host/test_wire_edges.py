@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import resource
+import socket
 import sys
 from pathlib import Path
 
@@ -31,7 +33,7 @@ from tyrum_provider_host import (
 )
 from tyrum_provider_host.errors import REGISTERED_CODES, translate
 from tyrum_provider_host.logs import MAX_LINES, LogReader, LogRing, sanitise
-from tyrum_provider_host.socketpeer import belongs_to, open_connections, try_connect
+from tyrum_provider_host.socketpeer import CannotLook, belongs_to, open_connections, try_connect
 
 DOMAIN = "tyrum.isolation.v1"
 
@@ -201,6 +203,29 @@ async def test_a_stolen_socket_path_is_noticed(place: Place) -> None:
     await channel.close()
     thief.stdin.close()
     await thief.wait()
+
+
+def test_without_a_free_descriptor_nobody_is_taken_for_somebody(place: Place) -> None:
+    """That a peer cannot be looked at is said as such: neither that nobody listens, nor that all is well."""
+    place.runtime.mkdir(parents=True)
+    path = place.runtime / "p.sock"
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
+        server.bind(os.fspath(path))
+        server.listen()
+        client.connect(os.fspath(path))
+        assert len(open_connections(path)) == 1
+        with open(os.devnull, "rb") as lowest:  # noqa: PTH123 - its number is the lowest that is free
+            free = lowest.fileno()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+        try:
+            with pytest.raises(CannotLook, match="open files"):
+                try_connect(path)
+            with pytest.raises(CannotLook, match="open files"):
+                open_connections(path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert len(open_connections(path)) == 1
 
 
 def test_connecting_says_whether_anybody_could_listen(place: Place) -> None:

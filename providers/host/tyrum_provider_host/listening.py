@@ -7,7 +7,7 @@ import asyncio
 
 from tyrum_provider_host.record import AdmissionRecord, HostFacts, Instance
 from tyrum_provider_host.rejection import AUTHOR, OPERATOR, Rejected, Stage
-from tyrum_provider_host.socketpeer import Peer, belongs_to, open_connections, try_connect
+from tyrum_provider_host.socketpeer import CannotLook, Peer, belongs_to, open_connections, try_connect
 from tyrum_provider_host.spec import ProviderSpec
 
 
@@ -33,6 +33,8 @@ async def wait_for_listener(
             action=f"{AUTHOR}: listen there, or {OPERATOR}: raise start_timeout",
             transient=True,
         ) from None
+    except CannotLook as error:
+        raise _blind(error) from error
     except OSError as error:
         raise Rejected(
             Stage.LISTEN,
@@ -51,7 +53,10 @@ async def check_connection(host: HostFacts, record: AdmissionRecord, instance: I
     Raises:
         Rejected: either is not as it must be.
     """
-    peers = await asyncio.to_thread(open_connections, instance.directory.socket)
+    try:
+        peers = await asyncio.to_thread(open_connections, instance.directory.socket)
+    except CannotLook as error:
+        raise _blind(error) from error
     if not peers:
         raise Rejected(
             Stage.PEER,
@@ -77,18 +82,30 @@ async def verify_listener(host: HostFacts, instance: Instance) -> None:
 
     Raises:
         Rejected: another process took the path over.
+        CannotLook: who listens cannot be told now.
     """
 
     def peers() -> tuple[Peer, ...]:
         path = instance.directory.socket
         try:
             listener = try_connect(path)
+        except CannotLook:
+            raise
         except OSError:
             listener = None
         return (*open_connections(path), *(() if listener is None else (listener,)))
 
     for peer in await asyncio.to_thread(peers):
         _require_peer(peer, host, instance)
+
+
+def _blind(error: CannotLook) -> Rejected:
+    return Rejected(
+        Stage.PEER,
+        f"the host cannot see who listens on the provider's socket: {error.strerror}",
+        action=f"{OPERATOR}: raise the gateway's limit of open files",
+        transient=True,
+    )
 
 
 def _require_peer(peer: Peer, host: HostFacts, instance: Instance) -> None:

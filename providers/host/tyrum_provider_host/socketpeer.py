@@ -1,17 +1,25 @@
 """Who listens on a provider's socket, as the kernel of the operating system knows it.
 
 Invariant: the bearer is sent only to the process that the host started, or to one in its session; a socket
-path can be taken over silently by any process that may write to the directory.
+path can be taken over silently by any process that may write to the directory. Who cannot be looked at is not
+believed.
 """
 
 import contextlib
+import errno
 import os
 import socket
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 _UCRED = struct.Struct("3i")
+_EXHAUSTED = {errno.EMFILE, errno.ENFILE}
+
+
+class CannotLook(OSError):
+    """This process has no descriptor left to look with, which tells nothing about who listens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +44,13 @@ def try_connect(path: Path) -> Peer | None:
     """Connect once and read who listens; None while nobody does.
 
     Raises:
+        CannotLook: there is no free descriptor.
         OSError: the path exists and can never be connected to, for example because it is a regular file.
     """
-    connection = socket.socket(
-        socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
-    )
+    with _looking():
+        connection = socket.socket(
+            socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+        )
     with connection:
         try:
             connection.connect(os.fspath(path))
@@ -54,17 +64,37 @@ def try_connect(path: Path) -> Peer | None:
 
 
 def open_connections(path: Path) -> tuple[Peer, ...]:
-    """Find this process's own connections to `path` and read who listens at the other end of each."""
+    """Find this process's own connections to `path` and read who listens at the other end of each.
+
+    Raises:
+        CannotLook: there is no free descriptor.
+    """
     wanted = os.fspath(path)
     peers = []
-    for entry in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):
+    with _looking():
+        entries = list(Path("/proc/self/fd").iterdir())
+    for entry in entries:
+        try:
             if not os.fspath(entry.readlink()).startswith("socket:"):
                 continue
-            with socket.socket(fileno=os.dup(int(entry.name))) as connection:
+            with _looking(), socket.socket(fileno=os.dup(int(entry.name))) as connection:
                 if connection.family == socket.AF_UNIX and connection.getpeername() == wanted:
                     peers.append(peer_of(connection))
+        except CannotLook:
+            raise
+        except OSError:
+            continue  # it was closed meanwhile
     return tuple(peers)
+
+
+@contextlib.contextmanager
+def _looking() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _EXHAUSTED:
+            raise CannotLook(error.errno, error.strerror) from error
+        raise
 
 
 def belongs_to(peer: Peer, *, leader: int, uid: int) -> bool:
