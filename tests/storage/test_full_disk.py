@@ -27,7 +27,7 @@ from tyrum_gateway.domain.policy import Bundle
 from tyrum_gateway.domain.states import TurnState
 from tyrum_gateway.domain.transcript import Event
 from tyrum_gateway.domain.turn import Turn, TurnLimits
-from tyrum_gateway.storage import SqliteStore
+from tyrum_gateway.storage import SqliteStore, schema
 from tyrum_gateway.storage.audit_file import verify_database
 from tyrum_gateway.storage.audit_heads import HeadsFile
 from tyrum_gateway.storage.audit_key import SigningKey
@@ -208,7 +208,7 @@ async def test_the_connections_in_use_have_the_settings_that_power_loss_needs(st
             assert tuple(await cursor.fetchone() or ()) == (1,)
 
 
-def test_token_key_and_heads_are_synced_before_they_count(
+def test_database_token_key_and_heads_are_synced_before_they_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Content is synced before a file has its name, its directory after that, a head when it is added."""
@@ -224,6 +224,9 @@ def test_token_key_and_heads_are_synced_before_they_count(
     monkeypatch.setattr(os, "fsync", noted)
     state = StateDirectory.prepare(tmp_path / "above" / "state")
     assert synced == [f"{tmp_path.name}/", "above/"], "what leads to the directory"
+    synced.clear()
+    schema.prepare(state.database)
+    assert synced == ["state/"], "the rest is SQLite's"
     synced.clear()
     state.operator_token(lambda: TOKEN)
     assert synced == ["draft", "state/"]

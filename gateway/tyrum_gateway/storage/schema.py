@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tyrum_gateway.domain.errors import StateUnusable
 from tyrum_gateway.storage.connection import failure, open_writer
+from tyrum_gateway.storage.new_file import make_directory, sync_directory
 
 VERSION = 2
 """Version of the tables in `tables`; the newest migration has this number."""
@@ -61,6 +62,7 @@ def back_up(connection: sqlite3.Connection, path: Path, version: int) -> Path:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+    sync_directory(copy.parent)
     return copy
 
 
@@ -68,10 +70,11 @@ def _create(path: Path) -> None:
     try:
         missing = [parent for parent in (path.parent, *path.parent.parents) if not parent.exists()]
         for parent in reversed(missing):
-            parent.mkdir(mode=0o700)
+            make_directory(parent, 0o700)
         if not path.exists():
             # The log and its index take over the permissions of the database.
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            sync_directory(path.parent)
     except OSError as error:
         raise StateUnusable(f"the database {path} cannot be created: {error}", file=str(path)) from error
 
