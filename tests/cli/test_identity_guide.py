@@ -44,6 +44,7 @@ def typed(command: str, directory: Path, environment: Mapping[str, str]) -> str:
 
 
 @pytest.mark.toolchain
+@pytest.mark.timeout(180)
 def test_every_command_of_the_guide_works(tmp_path: Path) -> None:
     """Principals and tokens; certificates by openssl, and an approver elsewhere who sees and answers."""
     require("openssl")
@@ -68,14 +69,14 @@ def test_every_command_of_the_guide_works(tmp_path: Path) -> None:
         export, watch = watch.splitlines()
         there |= dict(item.split("=", 1) for item in shlex.split(export)[1:])
         moved = f"cd {shlex.quote(str(elsewhere))} && exec {watch}"
-        asking = ["tyrum", "chat", "ask"]
-        with on_terminal(["/bin/sh", "-c", moved], there) as screen, on_terminal(asking, here) as chat:
+        with on_terminal(["/bin/sh", "-c", moved], there) as screen:
             screen.wait_for("watching; Ctrl-C ends this")
-            chat.wait_for("Approve exactly this?")
-            approval = re.search(r"appr_\w{26}", screen.wait_for("tee -a asked"))
-            assert approval
-            assert "tee -a asked" in typed(answer.replace("appr_…", approval[0]), elsewhere, there)
-            screen.wait_for("approved by ria")
-            assert chat.end() == 0
+            with on_terminal(["tyrum", "chat", "ask"], here) as chat:
+                approval = re.search(r"appr_\w{26}", screen.wait_for("tee -a asked"))
+                assert approval
+                chat.wait_for("Approve exactly this?")
+                assert "tee -a asked" in typed(answer.replace("appr_…", approval[0]), elsewhere, there)
+                screen.wait_for("approved by ria")
+                assert chat.end() == 0
         log = typed("tyrum audit list --kind approval.resolved --output json", tmp_path, here)
         assert "tls 127.0.0.1, certificate ria-laptop" in log
