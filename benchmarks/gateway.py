@@ -16,9 +16,7 @@ from typing import Any
 from benchmarks.noop import NAME, NoopTool
 from tyrum_gateway.bootstrap import Seams, Serving, serve
 from tyrum_gateway.config import load_settings
-from tyrum_gateway.domain.commit import Commit
-from tyrum_gateway.domain.transcript import Event
-from tyrum_gateway.domain.turn import Turn
+from tyrum_gateway.domain.commit import Commit, Committed
 from tyrum_gateway.storage import SqliteStore
 
 TIMINGS: list[dict[str, Any]] = []
@@ -27,7 +25,7 @@ TIMINGS: list[dict[str, Any]] = []
 class TimedStore(SqliteStore):
     """Notes when each commit began and ended."""
 
-    async def commit(self, commit: Commit) -> tuple[Turn, tuple[Event, ...]]:
+    async def commit(self, commit: Commit) -> Committed:
         """Commit, with a stopwatch."""
         begun = time.perf_counter()
         answer = await super().commit(commit)

@@ -33,7 +33,7 @@ from tyrum_gateway.models.offline import OfflineModel
 from tyrum_gateway.storage import SqliteStore
 
 ROUNDS = 12
-TARGET = Target("process.run", Effect.STATE_CHANGING, "/usr/bin/touch", ("touch", "a"))
+TARGET = Target("process.run", Effect.STATE_CHANGING, "/usr/bin/touch", argv=("touch", "a"))
 SUBJECT = Subject('{"workspace":{"path":"/work"}}', "touch a")
 ALICE, BOB = (
     Principal(new(PrincipalId), name, frozenset({Role.APPROVER, Role.OPERATOR}), "token") for name in "AB"

@@ -52,7 +52,7 @@ LIMITS = EngineLimits(
 
 def target(*argv: str) -> Target:
     """What a call would do."""
-    return Target("touch", Effect.STATE_CHANGING, "/usr/bin/touch", argv)
+    return Target("touch", Effect.STATE_CHANGING, "/usr/bin/touch", argv=argv)
 
 
 class Touch:
