@@ -16,6 +16,7 @@ GENESIS: Final = "sha256:" + "0" * 64
 
 _ROW_TAG: Final = "tyrum.audit.1"
 _HEAD_TAG: Final = "tyrum.audit-head.1"
+_JSON: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,5 +96,5 @@ def _digest(tag: str, value: list[int | str]) -> str:
 def _canonical(tag: str, value: list[int | str]) -> bytes:
     # Of a flat list of texts and numbers, this is the canonical form. Texts that are no Unicode occur only in
     # rows that somebody tampered with; they must have a hash all the same.
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    text = _JSON.encode(value)
     return f"{tag}\n{text}".encode(errors="surrogatepass")

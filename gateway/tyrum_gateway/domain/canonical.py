@@ -36,10 +36,12 @@ def _plain(value: Value) -> bool:
     if isinstance(value, int):
         return -_LIMIT < value < _LIMIT
     if isinstance(value, dict):
-        return all(isinstance(key, str) and max(key, default="") < "\ud800" for key in value) and all(
-            map(_plain, value.values())
-        )
+        return all(map(_below_surrogates, value)) and all(map(_plain, value.values()))
     return isinstance(value, list | tuple) and all(map(_plain, value))
+
+
+def _below_surrogates(key: object) -> bool:
+    return isinstance(key, str) and (key.isascii() or max(key) < "\ud800")
 
 
 def _written(value: Value) -> str:

@@ -27,11 +27,13 @@ from tyrum_gateway.storage.times import from_microseconds, to_microseconds
 
 _Fields = Mapping[str, Any]
 
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
 
 def encode(payload: transcript.Payload) -> tuple[str, str]:
     """Return kind and JSON text of a payload."""
     kind, fields = _fields(payload)
-    return kind, json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+    return kind, _JSON.encode(fields)
 
 
 def decode(kind: str, text: str, content: str) -> transcript.Payload:
