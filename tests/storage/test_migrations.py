@@ -1,5 +1,6 @@
 """Migrations of a database that holds work: nothing is lost, and what is new fits what was there."""
 
+import hashlib
 import sqlite3
 from pathlib import Path
 
@@ -7,6 +8,7 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import create_engine
 
+from tests.storage.builders import message
 from tyrum_gateway.domain.audit import GENESIS, row_hash
 from tyrum_gateway.storage import SqliteStore, migrations
 
@@ -19,7 +21,7 @@ _FIRST = (
 )
 
 
-def _first_version(database: Path) -> None:
+def _version(database: Path, revision: str) -> None:
     database.parent.mkdir(mode=0o700, exist_ok=True)
     engine = create_engine(f"sqlite:///{database}")
     config = Config()
@@ -27,19 +29,19 @@ def _first_version(database: Path) -> None:
     config.set_main_option("path_separator", "os")
     with engine.connect() as connection:
         config.attributes["connection"] = connection
-        command.upgrade(config, "1")
+        command.upgrade(config, revision)
         connection.commit()
     engine.dispose()
+
+
+async def test_an_audit_log_without_a_chain_is_chained(database: Path) -> None:
+    """The rows of the first schema keep content and order and get a chain; every token gets a name."""
+    _version(database, "1")
     raw = sqlite3.connect(database)
     for statement, values in _FIRST:
         raw.execute(statement, values)
     raw.commit()
     raw.close()
-
-
-async def test_an_audit_log_without_a_chain_is_chained(database: Path) -> None:
-    """The rows of the first schema keep content and order and get a chain; every token gets a name."""
-    _first_version(database)
     async with await SqliteStore.open(database):
         pass
     raw = sqlite3.connect(database)
@@ -66,3 +68,25 @@ async def test_an_audit_log_without_a_chain_is_chained(database: Path) -> None:
     names = raw.execute("SELECT token_id FROM tokens ORDER BY token_id").fetchall()
     assert names == [("tok_0" + ("ab" * 13)[:25],), ("tok_0" + ("cd" * 13)[:25],)]
     raw.close()
+
+
+_LANDED = {
+    "v0001_first.py": "cd94252673c232e6f15a38d4f9f19db538f8cc796168a2118249b873a6e23b4a",
+    "v0002_governance.py": "1ba53f487f0aced6e699354ebc89baefa540fd91e0ca095086161bdc1735e938",
+}
+"""Digests of migrations that databases have behind them; a new one is added when it lands."""
+
+
+def test_a_migration_that_databases_have_behind_them_stays_as_it_is() -> None:
+    """What such a migration said is in databases already: a change of it reaches none of them."""
+    versions = Path(migrations.__file__).parent / "versions"
+    found = {name: hashlib.sha256((versions / name).read_bytes()).hexdigest() for name in _LANDED}
+    assert found == _LANDED, "add a migration instead"
+
+
+async def test_a_database_of_the_second_version_is_migrated(database: Path) -> None:
+    """Yesterday's database opens, and its turns have what later versions ask of them."""
+    _version(database, "2")
+    async with await SqliteStore.open(database) as store:
+        accepted = await store.accept(message())
+        assert (await store.turn(accepted.turn.turn_id)).turn == accepted.turn
