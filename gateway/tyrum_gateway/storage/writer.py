@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 from tyrum_gateway.domain.errors import Draining, KernelBug, StateUnusable
 from tyrum_gateway.storage.connection import failure
+from tyrum_gateway.storage.overdue import Overdue
 from tyrum_gateway.storage.transaction import Transaction
 
 Result = TypeVar("Result")
@@ -74,6 +75,7 @@ class Writer:
         self.commits = 0
         self.transactions = 0
         self._last = 0
+        self._overdue = Overdue(ANSWER_SECONDS, self._too_slow)
         # Not waited for at interpreter exit: a loop that ended without closing acknowledges nothing more.
         self._thread = threading.Thread(target=self._work, name="tyrum-store-writer", daemon=True)
         self._thread.start()
@@ -90,12 +92,9 @@ class Writer:
         if self._closing:
             raise Draining("the gateway is shutting down")
         future: asyncio.Future[Result] = self._loop.create_future()
+        self._overdue.add(future)
         self._queue.put(_Job(apply, future))
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                return await future
-        except TimeoutError as error:
-            raise self._too_slow() from error
+        return await future
 
     async def close(self) -> None:
         """Apply what waits, end the thread and close the connection; again is harmless.
@@ -111,6 +110,8 @@ class Writer:
                 await asyncio.shield(self._finished)
         except TimeoutError as error:
             raise self._too_slow() from error
+        finally:
+            self._overdue.close()
 
     def _work(self) -> None:
         going = True

@@ -271,11 +271,12 @@ def _append(
         Event(sequence, turn.conversation_id, turn.turn_id, at, payload)
         for sequence, payload in enumerate(payloads, first)
     )
-    transaction.insert(EVENTS, [_event_values(turn.number, event) for event in events])
+    moment = to_microseconds(at)
+    transaction.insert(EVENTS, [_event_values(turn.number, event, moment) for event in events])
     return events
 
 
-def _event_values(turn_number: int, event: Event) -> Mapping[str, Any]:
+def _event_values(turn_number: int, event: Event, at: int) -> Mapping[str, Any]:
     kind, text = encode(event.payload)
     return {
         "conversation_id": event.conversation_id,
@@ -285,5 +286,5 @@ def _event_values(turn_number: int, event: Event) -> Mapping[str, Any]:
         "kind": kind,
         "payload": text,
         "evidence_call_id": event.payload.call_id if isinstance(event.payload, ToolCallFinished) else None,
-        "created_at": to_microseconds(event.created_at),
+        "created_at": at,
     }
