@@ -21,7 +21,7 @@ from tyrum_gateway.bootstrap.state_directory import StateDirectory
 from tyrum_gateway.bootstrap.system import RandomIds, SystemClock
 from tyrum_gateway.domain.audit import SignedHead
 from tyrum_gateway.domain.commit import AuditEntry, Commit, Committed
-from tyrum_gateway.domain.errors import StateUnusable
+from tyrum_gateway.domain.errors import StateUnusable, translate
 from tyrum_gateway.domain.model import ModelEvent, Prompt, StepEnd, TextDelta
 from tyrum_gateway.domain.policy import Bundle
 from tyrum_gateway.domain.states import TurnState
@@ -123,8 +123,9 @@ async def test_a_turn_on_a_full_disk_stays_whole_and_goes_on_when_there_is_room(
             await model.asked.wait()
             before, events = await _stored(store, turn)
             small_disk.fill(database.with_name(f"{database.name}-wal"))
-            with pytest.raises(StateUnusable, match=re.escape(str(database))):
+            with pytest.raises(StateUnusable, match=re.escape(str(database))) as caught:
                 await store.accept(message())
+            assert not small_disk.mounted or translate(caught.value).reason == "QUOTA"
             model.may.set()
             while store.refused is None:  # noqa: ASYNC110 - the store tells nobody
                 await asyncio.sleep(0.01)

@@ -23,6 +23,7 @@
     │   ├── AnswerRefused    the user asks for something else
     │   └── PromptTooLong    the user begins a new conversation
     ├── StateUnusable        the operator looks at the state directory
+    │   └── DiskFull         … and makes room; the caller retries after that
     └── KernelBug            somebody reports the incident
 
 `public` is safe for users: it never holds secrets, paths of other users or provider text. `context` is for
@@ -160,6 +161,10 @@ class PromptTooLong(ModelUnavailable):
 
 class StateUnusable(TyrumError):
     """The state directory is taken, damaged or of a newer version."""
+
+
+class DiskFull(QuotaExceeded, StateUnusable):
+    """Nothing was written, because there is no room: to the caller it is the one, to the gateway the other."""
 
 
 class KernelBug(TyrumError):

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tyrum_gateway.domain.errors import StateUnusable
+from tyrum_gateway.domain.errors import DiskFull, StateUnusable
 
 BUSY_MILLISECONDS = 5_000
 """How long a connection waits for a lock that another process holds."""
@@ -103,6 +103,8 @@ def failure(path: Path, error: sqlite3.Error) -> StateUnusable:
             "or move the file away to begin anew",
             file=str(path),
         )
+    if code is not None and code & 0xFF == sqlite3.SQLITE_FULL:
+        return DiskFull(f"the disk of the database {path} is full: make room", file=str(path))
     return StateUnusable(f"the database {path} cannot be used: {error}", file=str(path))
 
 
