@@ -164,7 +164,7 @@ class StateUnusable(TyrumError):
 
 
 class DiskFull(QuotaExceeded, StateUnusable):
-    """Nothing was written, because there is no room: to the caller it is the one, to the gateway the other."""
+    """Nothing was written, for want of room: the one to whoever asked, the other to the gateway."""
 
 
 class KernelBug(TyrumError):
