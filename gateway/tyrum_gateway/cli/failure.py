@@ -48,7 +48,7 @@ _HINTS = {
     "VERSION_CONFLICT": "read it again, then decide: tyrum approvals show ID",
     "BINDING_UNAVAILABLE": "tyrum providers list",
     "DRAINING": "try again when the gateway is back",
-    "QUOTA": "wait until a turn ends; `tyrum approvals list` shows what waits for an answer",
+    "QUOTA": "wait until a turn ends or there is room; `tyrum approvals list` shows what waits for an answer",
     "INTERNAL": "the gateway's log has the details under the incident id",
 }
 
