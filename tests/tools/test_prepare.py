@@ -86,6 +86,7 @@ async def test_relative_program_is_looked_for_in_cwd(place: Bench) -> None:
         ("./dangling", "no executable file"),
         ("./loop", "no executable file"),
         ("./fifo", "no executable file"),
+        ("./odd", "no executable file"),
         ("../outside", "outside the workspace"),
         ("x/../../outside", "outside the workspace"),
         ("..", "is a directory"),
@@ -99,6 +100,8 @@ async def test_what_cannot_run_is_rejected(place: Bench, name: str, problem: str
     (place.workspace / "dangling").symlink_to("nowhere")
     (place.workspace / "loop").symlink_to("loop")
     os.mkfifo(place.workspace / "fifo", 0o755)
+    script(place.workspace / os.fsdecode(b"\xff"))
+    (place.workspace / "odd").symlink_to(os.fsdecode(b"\xff"))
     script(place.workspace.parent / "outside")
     said = await place.problem({"argv": [name]})
     assert problem in said

@@ -45,6 +45,8 @@ _WAIT_SLICE = 60.0
 _END_MARGIN = 10.0
 _ADMISSION = 10.0
 _SETTLE_PAUSE = 0.1
+_SHORT = 4096
+"""Characters of arguments whose paths are walked in passing; those of longer ones may take a second."""
 
 _log = structlog.get_logger("tyrum.tools")
 
@@ -80,7 +82,7 @@ class ProcessRunTool:
         return True
 
     async def prepare(self, arguments: str) -> Prepared | Rejected:
-        """Check and resolve a call; files are read in a thread, and only when they are new.
+        """Check and resolve a call; in a thread when that takes long, as reading new files does.
 
         Raises:
             ProviderUnavailable: The provider is not admitted, or a required claim is not PROVED.
@@ -88,7 +90,11 @@ class ProcessRunTool:
         candidate = self._isolation.candidate()
         boundary = self._isolation.boundary()
         try:
-            call = resolve(parse_arguments(arguments), self._settings)
+            parsed = parse_arguments(arguments)
+            if len(arguments) <= _SHORT:
+                call = resolve(parsed, self._settings)
+            else:
+                call = await asyncio.to_thread(resolve, parsed, self._settings)
             if call.remembered(self._digests):
                 files = read_files(call, self._settings, self._digests)
             else:

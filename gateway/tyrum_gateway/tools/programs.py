@@ -5,6 +5,7 @@ call's environment has no part in it.
 """
 
 import os
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from tyrum_gateway.tools.strict_json import ArgumentProblem, shown
 MAX_PROGRAM_BYTES = 1 << 30
 _SHEBANG_BYTES = 256
 """What Linux looks at."""
+_WORD_END = re.compile(rb"[ \t\0]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +97,16 @@ def executable(path: str) -> Program | None:
     try:
         real = os.path.realpath(path, strict=True)
         status = os.stat(real)  # noqa: PTH116 - text all the way
-    except (OSError, ValueError):
+        size = len(real.encode())
+    except (OSError, ValueError):  # also where the real path is no text
         return None
-    if not stat.S_ISREG(status.st_mode) or not status.st_mode & 0o111 or len(real.encode()) > 4096:
-        return None
-    try:
-        real.encode()
-    except UnicodeEncodeError:
+    if not stat.S_ISREG(status.st_mode) or not status.st_mode & 0o111 or size > 4096:
         return None
     return Program(real, status)
 
 
 def interpreter(program: Program) -> str | None:
-    """Return the path in the first line of a script, as it stands there; None for any other program."""
+    """Return the path in the first line of a script, as Linux reads it; None for any other program."""
     try:
         descriptor = os.open(program.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
@@ -116,13 +115,10 @@ def interpreter(program: Program) -> str | None:
             os.close(descriptor)
     except OSError:
         return None
-    words = head.partition(b"\n")[0].removeprefix(b"#!").split()
-    if not head.startswith(b"#!") or not words:
+    if not head.startswith(b"#!"):
         return None
-    try:
-        return words[0].decode()
-    except UnicodeDecodeError:
-        return None
+    line = head[2:].partition(b"\n")[0].strip(b" \t")
+    return os.fsdecode(_WORD_END.split(line, 1)[0]) or None
 
 
 def digest(program: Program, digests: Digests) -> str:

@@ -15,7 +15,7 @@ from tyrum_gateway.tools.visible import quoted
 
 _LINKS = 40
 """As many as Linux follows."""
-_INTERPRETERS = 4
+_INTERPRETERS = 5
 """As many as Linux starts one another, and none more."""
 
 
@@ -30,7 +30,7 @@ def replaceable(program: programs.Program, workspace: str) -> str:
         A clause for people; empty when root alone can.
     """
     name = quoted(PurePosixPath(program.path).name)
-    why = _opening(program.path, workspace)
+    why = opening(program.path, workspace)
     if why:
         return f"`{name}` can be replaced: {why}"
     why = interpreted(program, workspace)
@@ -47,16 +47,23 @@ def interpreted(program: programs.Program, workspace: str) -> str:
     Returns:
         A clause for people; empty when nowhere, and for a program that is no script.
     """
+    return next((why for named in interpreters(program, workspace) if (why := opening(named, workspace))), "")
+
+
+def interpreters(program: programs.Program, directory: str) -> Iterator[str]:
+    """Give what a script names in its first line, and what that names, as it stands there.
+
+    Args:
+        program: Resolved.
+        directory: Absolute path of the working directory, in which relative ones are looked for.
+    """
     current: programs.Program | None = program
     for _ in range(_INTERPRETERS):
         named = None if current is None else programs.interpreter(current)
         if named is None:
-            break
-        why = _opening(named, workspace)
-        if why:
-            return why
-        current = programs.executable(named)
-    return ""
+            return
+        yield named
+        current = programs.executable(os.path.join(directory, named))  # noqa: PTH118 - text all the way
 
 
 def diverted(name: str, search: programs.SearchPath, workspace: str) -> str:
@@ -72,7 +79,7 @@ def diverted(name: str, search: programs.SearchPath, workspace: str) -> str:
     """
     ways = (name,) if "/" in name else tuple(f"{directory}/{name}" for directory in search.directories)
     for way in ways:
-        why = _opening(way, workspace)
+        why = opening(way, workspace)
         if why:
             return f"bash may find another `{quoted(name)}`: {why}"
         if os.path.lexists(way):
@@ -94,18 +101,16 @@ def writers(status: os.stat_result) -> str:
     return f"is writable for gid {status.st_gid}" if status.st_mode & stat.S_IWGRP else ""
 
 
-def _opening(path: str, workspace: str) -> str:
-    """Find the first place on the way to a file where others than root can write."""
+def opening(path: str, workspace: str) -> str:
+    """Find the first place on the way to a file where others than root can write; empty without one."""
     if not path.startswith("/"):
         return "it is named relative to the workspace"
     beneath = workspace.rstrip("/") + "/"
-    for place in places(path):
+    for place, status in places(path):
         if f"{place}/".startswith(beneath):
             return "it lies in the workspace"
-        try:
-            status = os.lstat(place)
-        except (OSError, ValueError) as error:
-            missing = isinstance(error, FileNotFoundError)
+        if not isinstance(status, os.stat_result):
+            missing = isinstance(status, FileNotFoundError)
             return "" if missing else f"{quoted(place)} cannot be looked at"
         # A link has no mode of its own: who may write its directory decides.
         why = "" if stat.S_ISLNK(status.st_mode) else writers(status)
@@ -114,10 +119,15 @@ def _opening(path: str, workspace: str) -> str:
     return ""
 
 
-def places(path: str) -> Iterator[str]:
-    """Give every file, link and directory that opening a path passes, as Linux resolves it."""
-    yield "/"
-    current, ahead, links = "", path.split("/")[::-1], 0
+def places(path: str, directory: str = "") -> Iterator[tuple[str, os.stat_result | Exception]]:
+    """Give every file, link and directory that opening a path passes, as Linux resolves it, and what each is.
+
+    Args:
+        path: Absolute, or relative to the directory.
+        directory: Absolute path without links.
+    """
+    yield "/", _looked_at("/")
+    current, ahead, links = "" if path.startswith("/") else directory, path.split("/")[::-1], 0
     while ahead:
         part = ahead.pop()
         if part in {"", "."}:
@@ -126,10 +136,14 @@ def places(path: str) -> Iterator[str]:
             current = current.rpartition("/")[0]
             continue
         place = f"{current}/{part}"
-        yield place
+        status = _looked_at(place)
+        yield place, status
+        if not isinstance(status, os.stat_result) or not stat.S_ISLNK(status.st_mode):
+            current = place
+            continue
         try:
             target = os.readlink(place)  # noqa: PTH115 - text all the way
-        except (OSError, ValueError):
+        except OSError:
             current = place
             continue
         links += 1
@@ -138,3 +152,10 @@ def places(path: str) -> Iterator[str]:
         if target.startswith("/"):
             current = ""
         ahead += target.split("/")[::-1]
+
+
+def _looked_at(place: str) -> os.stat_result | Exception:
+    try:
+        return os.lstat(place)
+    except (OSError, ValueError) as error:
+        return error

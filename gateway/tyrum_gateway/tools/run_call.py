@@ -122,7 +122,7 @@ def resolve(arguments: RunArguments, settings: RunSettings) -> Call:
         shell = programs.find_shell(settings.search)
         around = run_shell.Surroundings(settings.search, settings.workspace.path, cwd)
         plan = run_shell.plan(text, shell, around)
-        named = [name for program in plan.programs for name in _interpreter(program, settings.workspace)]
+        named = [name for program in plan.programs for name in _interpreters(program, settings, cwd)]
         operands = workspace.find_operands(settings.workspace, cwd, [*named, *plan.arguments])
         return Call(arguments, shell, (*SHELL_ARGUMENTS, text), cwd, limits, operands, plan)
     try:
@@ -130,7 +130,7 @@ def resolve(arguments: RunArguments, settings: RunSettings) -> Call:
     except ArgumentProblem as problem:
         place = "`argv[0]`" if arguments.argv is not None else "`shell`"
         raise ArgumentProblem(str(problem).replace("`argv[0]`", place, 1)) from None
-    named = [*_interpreter(program, settings.workspace), *argv[1:]]
+    named = [*_interpreters(program, settings, cwd), *argv[1:]]
     return Call(
         arguments,
         program,
@@ -167,10 +167,7 @@ def _limits(arguments: RunArguments, limits: RunLimits) -> RunLimits:
     return replace(limits, wall_time=asked)
 
 
-def _interpreter(program: programs.Program, root: WorkspaceIdentity) -> tuple[str, ...]:
-    """Return the interpreter that a script names, if it is in the workspace."""
-    interpreter = programs.interpreter(program)
-    beneath = root.path.rstrip("/") + "/"
-    if interpreter is None or (interpreter.startswith("/") and not interpreter.startswith(beneath)):
-        return ()
-    return (interpreter,)
+def _interpreters(program: programs.Program, settings: RunSettings, cwd: str) -> list[str]:
+    """Return what interprets a script, and what interprets that, where others than root can replace it."""
+    root = settings.workspace.path
+    return [name for name in reach.interpreters(program, f"{root}/{cwd}") if reach.opening(name, root)]

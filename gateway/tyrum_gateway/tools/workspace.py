@@ -1,7 +1,7 @@
 """The agent's workspace: one directory by path and identity, and what a call may name inside it.
 
-Invariant: nothing is opened through a link, and nothing outside is ever opened; a directory that was put
-in the workspace's place is noticed.
+Invariants: nothing is opened through a link, and nothing outside is ever opened; a directory that was put
+in the workspace's place is noticed; a file that a call names and whose content cannot be fixed is told.
 """
 
 import os
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tyrum_gateway.domain.process import FileIdentity, WorkspaceIdentity
+from tyrum_gateway.tools import reach
 from tyrum_gateway.tools.digests import Digests
 from tyrum_gateway.tools.operand_names import names_in
 from tyrum_gateway.tools.strict_json import ArgumentProblem, shown
@@ -19,7 +20,7 @@ from tyrum_gateway.tools.strict_json import ArgumentProblem, shown
 MAX_OPERANDS = 32
 MAX_OPERAND_BYTES = 8 * 1024 * 1024
 MAX_PATH_BYTES = 4096
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -28,9 +29,9 @@ class Operand:
     """A regular file that an argument names."""
 
     path: str
-    """Absolute, without links."""
+    """Absolute, without links where it is fixed."""
     relative: str | None
-    """Beneath the workspace; None for a file elsewhere, which is never opened."""
+    """Beneath the workspace; None for a file that is elsewhere or cannot be fixed, which is never opened."""
     status: os.stat_result
 
 
@@ -41,7 +42,7 @@ class Operands:
     fixed: tuple[FileIdentity, ...]
     """Checked again when the call runs."""
     open: tuple[str, ...]
-    """Paths whose content is not fixed, because they are elsewhere, too large or too many."""
+    """Paths whose content is not fixed: they are elsewhere, too large, too many or cannot be read."""
 
 
 def prepare_workspace(path: Path) -> WorkspaceIdentity:
@@ -77,68 +78,80 @@ def checked_cwd(workspace: WorkspaceIdentity, cwd: str) -> str:
     parts = [part for part in relative.split("/") if part not in {"", "."}]
     if ".." in parts:
         raise ArgumentProblem("`cwd` must not contain `..`")
-    with _opened_root(workspace) as root_descriptor:
-        try:
-            descriptor = _walk(root_descriptor, parts)
-        except OSError as error:
-            raise ArgumentProblem(
-                f"`cwd`: `{shown(relative)}` is no link-free directory of the workspace ({error.strerror})"
-            ) from None
-        os.close(descriptor)
-    return "/".join(parts) or "."
+    checked = "/".join(parts) or "."
+    with _opened_root(workspace) as opened, _opened_cwd(opened, checked):
+        return checked
 
 
 def find_operands(workspace: WorkspaceIdentity, cwd: str, arguments: Sequence[str]) -> tuple[Operand, ...]:
     """Find the regular files that arguments name, in order, each once; one behind a link is the file itself.
 
     Raises:
-        ArgumentProblem: The workspace was replaced.
+        ArgumentProblem: The workspace was replaced, or the working directory is gone.
     """
     found: dict[str, Operand] = {}
-    with _opened_root(workspace) as root:
-        for name in dict.fromkeys(name for argument in arguments for name in names_in(argument)):
+    names = dict.fromkeys(name for argument in arguments for name in names_in(argument))
+    if not names:
+        return ()
+    with _opened_root(workspace) as root, _opened_cwd(root, cwd) as directory:
+        for name in names:
             walked = _relative(workspace, cwd, name)
             if walked is not None and os.path.normpath(walked) in found:
                 continue
             operand = None if walked is None else _within(workspace, root, walked)
-            operand = operand or _behind_links(workspace, root, cwd, name)
+            operand = operand or _behind_links(workspace, root, directory, cwd, name)
             if operand is not None:
                 found.setdefault(operand.relative or operand.path, operand)
     return tuple(found.values())
 
 
 def _within(workspace: WorkspaceIdentity, root: int, walked: str) -> Operand | None:
-    """Look at a file that no link leads to."""
+    """Look at a file that no link leads to, without opening it: who may not read it can still see it."""
     relative = os.path.normpath(walked)
     path = f"{workspace.path}/{relative}"
-    if len(path.encode()) > MAX_PATH_BYTES:
-        return None
+    *parents, name = walked.split("/")
     try:
-        with _opened_file(root, walked) as descriptor:
-            status = os.fstat(descriptor)
-    except OSError:
+        if len(path.encode()) > MAX_PATH_BYTES:
+            return None
+        with _opened_directory(root, *parents) as directory:
+            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except (OSError, ValueError):
         return None
     return Operand(path, relative, status) if stat.S_ISREG(status.st_mode) else None
 
 
-def _behind_links(workspace: WorkspaceIdentity, root: int, cwd: str, argument: str) -> Operand | None:
-    """Look where an argument leads through links: back into the workspace, or elsewhere."""
-    if not argument or len(argument.encode()) > MAX_PATH_BYTES:
-        return None
-    try:
-        path = argument if argument.startswith("/") else f"{workspace.path}/{cwd}/{argument}"
-        status = os.stat(path)  # noqa: PTH116 - text all the way
-        if not stat.S_ISREG(status.st_mode):
-            return None
-        real = os.path.realpath(path, strict=True)
-        if len(real.encode()) > MAX_PATH_BYTES:
-            return None
-    except (OSError, ValueError):
+def _behind_links(
+    workspace: WorkspaceIdentity, root: int, directory: int, cwd: str, name: str
+) -> Operand | None:
+    """Look where a name leads through links: back into the workspace, or elsewhere.
+
+    A file whose path is no text or too long to be handed on counts as one that is elsewhere.
+    """
+    if len(os.fsencode(name)) > MAX_PATH_BYTES:
         return None
     beneath = workspace.path.rstrip("/") + "/"
-    if real.startswith(beneath):
-        return _within(workspace, root, real[len(beneath) :])
-    return Operand(real, None, status)
+    start = workspace.path if cwd == "." else f"{beneath}{cwd}"
+    path = os.path.join(start, name)  # noqa: PTH118 - text all the way
+    for place, _ in reach.places(name, start):
+        if place.endswith("/cwd") and place.startswith(f"/proc/{os.getpid()}/"):
+            # To the command it leads to its own directory, here to the kernel's.
+            return Operand(_text(path), None, os.lstat(place))
+    try:
+        status = os.stat(name, dir_fd=directory)
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    try:
+        real = os.path.realpath(path, strict=True)
+    except (OSError, ValueError):
+        real = path
+    operand = _within(workspace, root, real[len(beneath) :]) if real.startswith(beneath) else None
+    return operand or Operand(_text(real), None, status)
+
+
+def _text(path: str) -> str:
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def remembered(operands: Sequence[Operand], digests: Digests) -> bool:
@@ -181,7 +194,7 @@ def digest_operands(
 
 
 def _relative(workspace: WorkspaceIdentity, cwd: str, argument: str) -> str | None:
-    if not argument or len(argument.encode()) > MAX_PATH_BYTES:
+    if len(os.fsencode(argument)) > MAX_PATH_BYTES:
         return None
     root = workspace.path.rstrip("/") + "/"
     if argument.startswith("/") and not argument.startswith(root):
@@ -213,17 +226,38 @@ def _opened_root(workspace: WorkspaceIdentity) -> Iterator[int]:
 
 
 @contextmanager
-def _opened_file(root: int, relative: str) -> Iterator[int]:
-    *parents, name = relative.split("/")
-    directory = _walk(root, parents)
+def _opened_cwd(root: int, cwd: str) -> Iterator[int]:
     try:
-        descriptor = os.open(name, _FILE, dir_fd=directory)
-    finally:
-        os.close(directory)
+        descriptor = _walk(root, cwd.split("/"))
+    except OSError as error:
+        raise ArgumentProblem(
+            f"`cwd`: `{shown(cwd)}` is no link-free directory of the workspace ({error.strerror})"
+        ) from None
     try:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def _opened_file(root: int, relative: str) -> Iterator[int]:
+    *parents, name = relative.split("/")
+    with _opened_directory(root, *parents) as directory:
+        descriptor = os.open(name, _FILE, dir_fd=directory)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _opened_directory(root: int, *parts: str) -> Iterator[int]:
+    """Open a directory that no link leads to."""
+    directory = _walk(root, parts)
+    try:
+        yield directory
+    finally:
+        os.close(directory)
 
 
 def _walk(root: int, parts: Sequence[str]) -> int:
