@@ -370,5 +370,10 @@ def test_a_prefix_that_allows_a_directory_is_not_left_by_dots() -> None:
     above = replace(allow, argv=(Prefix("../shared/"),))
     assert decide(replace(RUN, argv=("printf", "../shared/a")), above) is Decision.ALLOW
     assert decide(replace(RUN, argv=("printf", "../shared/../a")), above) is Decision.REQUIRE_APPROVAL
+    # The first `..` may begin in the prefix, or directly behind an option or a sign.
+    for prefix, argument in (("--to=", "--to=../a"), ("-C", "-C../a"), ("-o.", "-o../a"), (".", "../a")):
+        begun = replace(allow, argv=(Prefix(prefix),))
+        assert decide(replace(RUN, argv=("printf", argument)), begun) is Decision.REQUIRE_APPROVAL, argument
+        assert decide(replace(RUN, argv=("printf", f"{prefix}/a..b")), begun) is Decision.ALLOW
     deny = replace(allow, decision=Decision.DENY)
     assert decide(replace(RUN, argv=("printf", "src/../a")), deny) is Decision.DENY

@@ -3,6 +3,7 @@
 Invariant: an allow admits only what it lists; a deny and a require_approval apply whatever rides along.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -38,6 +39,9 @@ class Prefix:
 class AnyArgument:
     """One argument, whatever it is."""
 
+
+_PATH_PARTS = re.compile("[/=:,@]")
+"""What stands before a part of a path, also of one inside an argument such as `--file=../x`."""
 
 ArgumentMatch = Literal | Prefix | AnyArgument
 
@@ -161,11 +165,16 @@ def _argument_matches(pattern: ArgumentMatch, argument: str) -> bool:
 
 def _climbs(pattern: ArgumentMatch, argument: str) -> bool:
     """Tell whether an argument leaves the directory by whose path a prefix lets it begin."""
-    return isinstance(pattern, Prefix) and _parents(argument) > _parents(pattern.text)
+    if not isinstance(pattern, Prefix):
+        return False
+    prefix = pattern.text
+    # The dots that end a prefix may become `..` with what follows, and behind `-C` a path begins at once.
+    begun = len(prefix.rstrip("."))
+    return _parents(argument) > _parents(prefix) or _parents(argument[begun:]) > _parents(prefix[begun:])
 
 
-def _parents(path: str) -> int:
-    return path.split("/").count("..")
+def _parents(argument: str) -> int:
+    return _PATH_PARTS.split(argument).count("..")
 
 
 def _argument_value(pattern: ArgumentMatch) -> Value:
