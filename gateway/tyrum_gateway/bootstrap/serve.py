@@ -14,6 +14,7 @@ from tyrum_gateway.app.audit_heads import HeadKeeper
 from tyrum_gateway.app.engine import Engine
 from tyrum_gateway.app.identity import new_token
 from tyrum_gateway.app.runs import RunDesk
+from tyrum_gateway.bootstrap import collector
 from tyrum_gateway.bootstrap.compose import Composition, Seams, compose
 from tyrum_gateway.bootstrap.evidence import Anchor, recorded
 from tyrum_gateway.bootstrap.leaving import leave
@@ -201,6 +202,7 @@ async def _run(
                 log.warning("profile_unusable", profile=problem.profile, reason=problem.message)
             ready(Serving(bound, _lifecycles(parts), [problem.message for problem in problems]))
             readiness.phase = ""
+            collector.settle()
             await terminated.wait()
         log.info("draining")
         readiness.phase = "draining"
