@@ -8,7 +8,7 @@ from tyrum_gateway.bootstrap import collector
 def test_what_exists_when_serving_begins_is_not_looked_through_again() -> None:
     """Collections find what came later and pass over everything that was there before."""
     thresholds = gc.get_threshold()
-    before = [object() for _ in range(3)], {"a": []}
+    before = [["a cycle"]]
     try:
         collector.settle()
         later = [["a cycle"]]
