@@ -54,14 +54,18 @@ def test_what_was_typed_before_the_question_does_not_answer_it(gateway: RunningG
 
 
 def test_an_answer_from_elsewhere_ends_the_question(gateway: RunningGateway) -> None:
-    """The open question yields when somebody else answers, and the turn goes on."""
-    with on_terminal([str(TYRUM), "chat", "/run uname -s"], terminal_environment(gateway)) as terminal:
-        question = terminal.wait_for("Approve exactly this? [y/n/a] ")
-        found = re.search(r"appr_\w{26}", question)
-        assert found
-        assert gateway.tyrum("approvals", "approve", found[0]).returncode == 0
-        assert terminal.end() == 0
-        assert "> Linux" in terminal.screen
+    """The open question, or that for a reason, yields when somebody else answers, and the turn goes on."""
+    for typed, asked in (("", ""), ("n\n", "Reason, told to the agent (Enter for none): ")):
+        with on_terminal([str(TYRUM), "chat", "/run uname -s"], terminal_environment(gateway)) as terminal:
+            question = terminal.wait_for("Approve exactly this? [y/n/a] ")
+            found = re.search(r"appr_\w{26}", question)
+            assert found
+            terminal.type(typed)
+            terminal.wait_for(asked)
+            assert gateway.tyrum("approvals", "approve", found[0]).returncode == 0
+            assert terminal.end() == 0
+            assert "> Linux" in terminal.screen
+            assert "error:" not in terminal.screen
 
 
 def test_end_of_input_at_the_question_keeps_watching(gateway: RunningGateway) -> None:

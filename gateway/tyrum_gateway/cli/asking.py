@@ -124,6 +124,8 @@ async def _question(approval: Approval, closed: asyncio.Event) -> ResolveApprova
     )
     if key == "n":
         reason = await read_line("Reason, told to the agent (Enter for none): ", closed)
+        if closed.is_set():
+            return None
         request.reason = (reason or "").strip()
     return request
 
