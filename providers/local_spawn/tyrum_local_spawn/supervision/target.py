@@ -17,6 +17,8 @@ from tyrum_local_spawn.supervision.record import Refusal
 
 _DIRECTORY: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HASH_BLOCK: Final = 64 * 1024
+_MAX_HASHED: Final = 1 << 30
+"""Bytes of the largest file that a kernel decides on: one that is larger now is another."""
 _ELF: Final = b"\x7fELF"
 
 
@@ -160,7 +162,13 @@ def _check_operand(operand: FileOrder, index: int) -> None:
 
 
 def _sha256(fd: int) -> str:
-    digest = hashlib.sha256()
+    # Looked at first, and counted because it may grow meanwhile.
+    if os.fstat(fd).st_size > _MAX_HASHED:
+        return ""
+    digest, left = hashlib.sha256(), _MAX_HASHED
     while block := os.read(fd, _HASH_BLOCK):
         digest.update(block)
+        left -= len(block)
+        if left < 0:
+            return ""
     return digest.hexdigest()
