@@ -56,15 +56,21 @@ async def test_a_turn_reads_back_as_it_was_committed(store: SqliteStore) -> None
 
 
 async def test_a_conflict_sinks_no_neighbour(store: SqliteStore) -> None:
-    """Of commits that share a transaction, the one that lost its comparison fails alone, without a trace."""
+    """Of commits that share a transaction, those that are refused fail alone, and leave no trace."""
     turns = [await running(store) for _ in range(3)]
     stale = replace(turns[1], version=turns[1].version - 1)
     broken = begin(turns[2], call(replace(turns[2], turn_id=new(TurnId)), CallState.PERMITTED))
+    changes = {
+        "first": say(turns[0], "a"),
+        "conflict": say(stale, "b"),
+        "second": say(turns[1], "c"),
+        "bug": broken,
+    }
     before = store.statistics
     async with held_writer(store):
         tasks = [
-            asyncio.create_task(store.commit(change))
-            for change in (say(turns[0], "a"), say(stale, "b"), say(turns[1], "c"), broken)
+            asyncio.create_task(store.commit(replace(change, audit=(AuditEntry("told", "me", name, {}),))))
+            for name, change in changes.items()
         ]
         await asyncio.sleep(0)
     first, conflict, second, bug = await asyncio.gather(*tasks, return_exceptions=True)
@@ -78,6 +84,10 @@ async def test_a_conflict_sinks_no_neighbour(store: SqliteStore) -> None:
         events = await store.events(turn.conversation_id, 1, 10)
         assert [event.sequence for event in events] == list(range(2, 2 + len(texts)))
     assert not await store.bindings("", 10)
+    audit = await store.audit.rows(0, 100)
+    assert [row.subject for row in audit if row.kind == "told"] == ["first", "second"]
+    assert [row.sequence for row in audit] == list(range(1, len(audit) + 1))
+    assert [row.previous for row in audit[1:]] == [row.hash for row in audit[:-1]]
 
 
 @pytest.mark.parametrize("conversations", [1, 16])
