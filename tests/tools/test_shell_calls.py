@@ -86,7 +86,23 @@ async def test_programs_and_files_share_the_bound(place: Bench) -> None:
 async def test_opaque_text_says_why_to_people(place: Bench) -> None:
     """An approver sees what kept rules from judging the text."""
     prepared = await place.shell("ls > x")
-    assert "unclear      `>` (character 4)" in prepared.subject.summary
+    assert "unclear      `>` (character 4); only the content of what is listed" in prepared.subject.summary
+
+
+async def test_a_redirection_does_not_free_what_is_seen_of_a_text(place: Bench) -> None:
+    """Files and programs of others that commands in opaque text name are fixed like those of a list."""
+    files = [script(place.workspace / name) for name in ("build", "job", "data")]
+    text = './build --in=data > log; (bash job 2>&1 | tail -n 1) && ls /usr/bin && /usr/bin/wc "$X" data'
+    prepared = await place.shell(text)
+    assert prepared.target.opaque
+    assert prepared.run is not None
+    assert {(item.path, item.sha256) for item in prepared.run.operands} == {
+        (str(file), sha256(file)) for file in files
+    }
+    for file in files:
+        before = (await place.shell(text)).subject.digest
+        script(file, "#!/bin/sh\necho evil\n")
+        assert (await place.shell(text)).subject.digest != before
 
 
 async def test_a_list_really_runs(real: Bench) -> None:

@@ -23,7 +23,7 @@ class ShellPlan:
     programs: tuple[programs.Program, ...]
     """Of literal commands, each once; their content is to be fixed."""
     arguments: tuple[str, ...]
-    """Of literal commands; they may name files."""
+    """Of commands as far as they can be seen; they may name files."""
     opaque: str
     """Why it is not certain that these are the commands; empty when it is."""
 
@@ -58,14 +58,19 @@ def plan(text: str, shell: programs.Program, around: Surroundings) -> ShellPlan:
 
 
 def _sighted(opaque: Opaque, around: Surroundings) -> ShellPlan:
-    found = []
+    found: list[StartedCommand] = []
+    named: list[str] = []
     for sighting in opaque.sightings:
+        name, *arguments = sighting.words
+        named += arguments
         try:
-            program = programs.resolve(sighting.words[0], around.search, around.workspace, around.cwd)
+            program = programs.resolve(name, around.search, around.workspace, around.cwd)
         except ArgumentProblem:
             continue
         found.append(StartedCommand(program.path, sighting.words, sighting.complete))
-    return ShellPlan(tuple(found), (), (), f"{opaque.reason} (character {opaque.position + 1})")
+        if "/" in name and reach.opening(program.path, around.workspace):
+            named.append(name)
+    return ShellPlan(tuple(found), (), tuple(named), f"{opaque.reason} (character {opaque.position + 1})")
 
 
 def _planned(script: Script, shell: programs.Program, around: Surroundings) -> ShellPlan:

@@ -95,7 +95,7 @@ def _people(shown: Shown) -> str:
         lines.append("shell text" if shown.shell is not None else "given as")
         lines += _block(shown.text)
     if shown.unclear:
-        lines.append(f"unclear      {shown.unclear}")
+        lines.append(f"unclear      {shown.unclear}; only the content of what is listed here is fixed")
     lines += [f"caution      {why}; it can be approved once, not for good" for why in shown.replaceable]
     started, named = run.operands[: shown.started], run.operands[shown.started :]
     lines += [f"starts       {quoted(program.path)}  ({_fixed(program.sha256)})" for program in started]
