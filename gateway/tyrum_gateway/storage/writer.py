@@ -34,8 +34,9 @@ GROUP = 64
 
 COMPANY = 5
 COMPANY_SECONDS = 0.002
-"""After a transaction of so many jobs the next one waits so long for company: where many turns run at once
-that costs them no time, since fewer transactions are synced and the interpreter changes hands less often."""
+"""After a transaction of so many jobs the next one waits so long for company, unless as many are there. Where
+many turns run at once that costs them no time: fewer transactions are synced, and the interpreter changes hands
+less often."""
 
 ANSWER_SECONDS = 30.0
 """How long a caller waits for its answer. A group takes milliseconds; more means that the disk hangs."""
@@ -127,7 +128,7 @@ class Writer:
     def _gather(self) -> tuple[list[_Job], bool]:
         jobs: list[_Job] = []
         item = self._queue.get()
-        if item is not None and self._last >= COMPANY:
+        if item is not None and self._last >= max(COMPANY, self._queue.qsize() + 2):
             time.sleep(COMPANY_SECONDS)
         while item is not None:
             jobs.append(item)
