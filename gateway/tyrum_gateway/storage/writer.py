@@ -35,8 +35,8 @@ GROUP = 64
 COMPANY = 5
 COMPANY_SECONDS = 0.002
 """After a transaction of so many jobs the next one waits so long for company, unless as many are there. Where
-many turns run at once that costs them no time: fewer transactions are synced, and the interpreter changes hands
-less often."""
+many turns run at once that costs them no time: fewer transactions are synced, and the interpreter changes
+hands less often."""
 
 ANSWER_SECONDS = 30.0
 """How long a caller waits for its answer. A group takes milliseconds; more means that the disk hangs."""
