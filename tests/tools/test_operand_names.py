@@ -66,10 +66,14 @@ async def test_a_file_that_cannot_be_fixed_is_never_left_out(place: Bench) -> No
     closed = place.workspace / "closed"
     closed.write_text("good", encoding="utf-8")
     closed.chmod(0)
-    argv = ["cat", "to-odd", "/proc/thread-self/cwd/job", "--file=to-own", "closed"]
-    summary = (await place.prepare(argv=argv)).subject.summary
+    nameless = place.workspace / "nameless"
+    with nameless.open("w", encoding="utf-8") as held:
+        nameless.unlink()
+        held_path = f"/proc/{os.getpid()}/fd/{held.fileno()}"
+        argv = ["cat", "to-odd", "/proc/thread-self/cwd/job", "--file=to-own", "closed", held_path]
+        summary = (await place.prepare(argv=argv)).subject.summary
     for name in (
-        *(f"'{place.identity.path}/odd\\xff'", "/proc/thread-self/cwd/job"),
+        *(f"'{place.identity.path}/odd\\xff'", "/proc/thread-self/cwd/job", held_path),
         f"{place.identity.path}/to-own",
     ):
         assert f"file         {name}  (content not fixed" in summary

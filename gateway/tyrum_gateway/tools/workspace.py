@@ -87,67 +87,48 @@ def find_operands(workspace: WorkspaceIdentity, cwd: str, arguments: Sequence[st
     """Find the regular files that arguments name, in order, each once; one behind a link is the file itself.
 
     Raises:
-        ArgumentProblem: The workspace was replaced, or the working directory is gone.
+        ArgumentProblem: The workspace was replaced, or the working directory is gone; not always noticed.
     """
-    found: dict[str, Operand] = {}
+    start = os.path.normpath(os.path.join(workspace.path, cwd))  # noqa: PTH118 - text all the way
     names = dict.fromkeys(name for argument in arguments for name in names_in(argument))
-    if not names:
-        return ()
-    with _opened_root(workspace) as root, _opened_cwd(root, cwd) as directory:
-        for name in names:
-            walked = _relative(workspace, cwd, name)
-            if walked is not None and os.path.normpath(walked) in found:
-                continue
-            operand = None if walked is None else _within(workspace, root, walked)
-            operand = operand or _behind_links(workspace, root, directory, cwd, name)
-            if operand is not None:
-                found.setdefault(operand.relative or operand.path, operand)
-    return tuple(found.values())
+    operands = (_operand(workspace, cwd, start, name) for name in names)
+    return tuple({operand.path: operand for operand in operands if operand is not None}.values())
 
 
-def _within(workspace: WorkspaceIdentity, root: int, walked: str) -> Operand | None:
-    """Look at a file that no link leads to, without opening it: who may not read it can still see it."""
-    relative = os.path.normpath(walked)
-    path = f"{workspace.path}/{relative}"
-    *parents, name = walked.split("/")
-    try:
-        if len(path.encode()) > MAX_PATH_BYTES:
-            return None
-        with _opened_directory(root, *parents) as directory:
-            status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except (OSError, ValueError):
-        return None
-    return Operand(path, relative, status) if stat.S_ISREG(status.st_mode) else None
-
-
-def _behind_links(
-    workspace: WorkspaceIdentity, root: int, directory: int, cwd: str, name: str
-) -> Operand | None:
-    """Look where a name leads through links: back into the workspace, or elsewhere.
+def _operand(workspace: WorkspaceIdentity, cwd: str, start: str, name: str) -> Operand | None:
+    """Follow a name as the command would; what is found is only looked at, because opening may wait or wake.
 
     A file whose path is no text or too long to be handed on counts as one that is elsewhere.
     """
     if len(os.fsencode(name)) > MAX_PATH_BYTES:
         return None
-    beneath = workspace.path.rstrip("/") + "/"
-    start = workspace.path if cwd == "." else f"{beneath}{cwd}"
     path = os.path.join(start, name)  # noqa: PTH118 - text all the way
-    for place, _ in reach.places(name, start):
+    place, seen, magic = "", None, False
+    for place, seen in reach.places(name, start):
+        magic = magic or place == "/proc"
+        if isinstance(seen, FileNotFoundError):
+            if magic:  # its links lead to files that have no name any more as well
+                break
+            return None
         if place.endswith("/cwd") and place.startswith(f"/proc/{os.getpid()}/"):
             # To the command it leads to its own directory, here to the kernel's.
             return Operand(_text(path), None, os.lstat(place))
-    try:
-        status = os.stat(name, dir_fd=directory)
-    except (OSError, ValueError):
+    if not isinstance(seen, os.stat_result) or stat.S_ISLNK(seen.st_mode):
+        place, seen = path, _from_inside(workspace, cwd, name)
+    if seen is None or not stat.S_ISREG(seen.st_mode):
         return None
-    if not stat.S_ISREG(status.st_mode):
-        return None
-    try:
-        real = os.path.realpath(path, strict=True)
-    except (OSError, ValueError):
-        real = path
-    operand = _within(workspace, root, real[len(beneath) :]) if real.startswith(beneath) else None
-    return operand or Operand(_text(real), None, status)
+    beneath, text = workspace.path.rstrip("/") + "/", _text(place)
+    fixable = text == place and place.startswith(beneath) and len(place.encode()) <= MAX_PATH_BYTES
+    return Operand(text, place[len(beneath) :] if fixable else None, seen)
+
+
+def _from_inside(workspace: WorkspaceIdentity, cwd: str, name: str) -> os.stat_result | None:
+    """Ask Linux itself, from the working directory: a path from the root may be too long."""
+    with _opened_root(workspace) as root, _opened_cwd(root, cwd) as directory:
+        try:
+            return os.stat(name, dir_fd=directory)
+        except (OSError, ValueError):
+            return None
 
 
 def _text(path: str) -> str:
@@ -191,23 +172,6 @@ def digest_operands(
             else:
                 fixed.append(FileIdentity(operand.path, value))
     return Operands(tuple(fixed), tuple(left_open))
-
-
-def _relative(workspace: WorkspaceIdentity, cwd: str, argument: str) -> str | None:
-    if len(os.fsencode(argument)) > MAX_PATH_BYTES:
-        return None
-    root = workspace.path.rstrip("/") + "/"
-    if argument.startswith("/") and not argument.startswith(root):
-        return None
-    inside = argument[len(root) :] if argument.startswith("/") else f"{cwd}/{argument}"
-    # `..` is kept and walked, because only a walk without links tells where it leads.
-    parts = [part for part in inside.split("/") if part not in {"", "."}]
-    depth = 0
-    for part in parts:
-        depth += -1 if part == ".." else 1
-        if depth < 0:
-            return None
-    return "/".join(parts) if parts and parts[-1] != ".." else None
 
 
 @contextmanager
