@@ -50,6 +50,7 @@ async def test_what_only_resembles_a_file_in_an_argument_is_none(place: Bench) -
         (place.workspace / name).write_text(name, encoding="utf-8")
     (place.workspace / "sub").mkdir()
     argv = ["cat", "--file=sub", "-fsub", "@missing", "--job", "-vfjob", "a@job", "a=b=", "=", "@", "-f", "-"]
+    argv += ["/dev/null", "/dev/stdin", "/proc/self/fd/0"]
     prepared = await place.prepare(argv=[*argv, "--file=/etc/passwd", "-fjob", "-fother", "--file=job"])
     assert prepared.run is not None
     assert [Path(operand.path).name for operand in prepared.run.operands] == ["job", "other"]
@@ -70,10 +71,10 @@ async def test_a_file_that_cannot_be_fixed_is_never_left_out(place: Bench) -> No
     with nameless.open("w", encoding="utf-8") as held:
         nameless.unlink()
         held_path = f"/proc/{os.getpid()}/fd/{held.fileno()}"
-        argv = ["cat", "to-odd", "/proc/thread-self/cwd/job", "--file=to-own", "closed", held_path]
+        argv = ["cat", "to-odd", "/dev/fd/../cwd/job", "--file=to-own", "closed", held_path]
         summary = (await place.prepare(argv=argv)).subject.summary
     for name in (
-        *(f"'{place.identity.path}/odd\\xff'", "/proc/thread-self/cwd/job", held_path),
+        *(f"'{place.identity.path}/odd\\xff'", "/dev/fd/../cwd/job", held_path),
         f"{place.identity.path}/to-own",
     ):
         assert f"file         {name}  (content not fixed" in summary

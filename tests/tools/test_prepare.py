@@ -124,7 +124,7 @@ async def test_changed_program_changes_the_subject(place: Bench) -> None:
 
 
 async def test_operands_are_fixed_by_content(place: Bench) -> None:
-    """Arguments that name regular files of the workspace are identified by content, each once."""
+    """Arguments that name regular files of the workspace are fixed by content, each once; pipes are shown."""
     (place.workspace / "sub").mkdir()
     (place.workspace / "sub" / "a.py").write_text("print(1)", encoding="utf-8")
     outside = place.workspace.parent / "b.py"
@@ -138,7 +138,8 @@ async def test_operands_are_fixed_by_content(place: Bench) -> None:
     assert prepared.run is not None
     path = f"{place.identity.path}/sub/a.py"
     assert [(operand.path, operand.sha256) for operand in prepared.run.operands] == [(path, sha256(path))]
-    assert json.loads(prepared.subject.json)["open_operands"] == [str(outside.resolve())]
+    pipe = f"{place.identity.path}/sub/fifo"
+    assert json.loads(prepared.subject.json)["open_operands"] == [pipe, str(outside.resolve())]
 
 
 async def test_a_file_behind_a_link_is_fixed_by_content_too(place: Bench) -> None:

@@ -5,6 +5,7 @@ in the workspace's place is noticed; a file that a call names and whose content 
 """
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -22,11 +23,13 @@ MAX_OPERAND_BYTES = 8 * 1024 * 1024
 MAX_PATH_BYTES = 4096
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OWN_DESCRIPTOR = re.compile(r"/proc/\d+/(task/\d+/)?fd/")
+"""What a command has open itself, such as its standard input, which a question shows by itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A regular file that an argument names."""
+    """A regular file or a named pipe that an argument names."""
 
     path: str
     """Absolute, without links where it is fixed."""
@@ -84,7 +87,7 @@ def checked_cwd(workspace: WorkspaceIdentity, cwd: str) -> str:
 
 
 def find_operands(workspace: WorkspaceIdentity, cwd: str, arguments: Sequence[str]) -> tuple[Operand, ...]:
-    """Find the regular files that arguments name, in order, each once; one behind a link is the file itself.
+    """Find the files that arguments name, in order, each once; one behind a link is the file itself.
 
     Raises:
         ArgumentProblem: The workspace was replaced, or the working directory is gone; not always noticed.
@@ -98,27 +101,36 @@ def find_operands(workspace: WorkspaceIdentity, cwd: str, arguments: Sequence[st
 def _operand(workspace: WorkspaceIdentity, cwd: str, start: str, name: str) -> Operand | None:
     """Follow a name as the command would; what is found is only looked at, because opening may wait or wake.
 
-    A file whose path is no text or too long to be handed on counts as one that is elsewhere.
+    A file whose path is no text or too long to be handed on counts as one that is elsewhere, and so does a
+    named pipe.
     """
     if len(os.fsencode(name)) > MAX_PATH_BYTES:
         return None
     path = os.path.join(start, name)  # noqa: PTH118 - text all the way
-    place, seen, magic = "", None, False
+    place, seen, magic, own = "", None, False, False
     for place, seen in reach.places(name, start):
         magic = magic or place == "/proc"
+        own = own or place in {"/proc/self", "/proc/thread-self"}
+        if own and _OWN_DESCRIPTOR.match(place):
+            return None
         if isinstance(seen, FileNotFoundError):
             if magic:  # its links lead to files that have no name any more as well
                 break
             return None
-        if place.endswith("/cwd") and place.startswith(f"/proc/{os.getpid()}/"):
+        if own and place.endswith("/cwd") and place.startswith(f"/proc/{os.getpid()}/"):
             # To the command it leads to its own directory, here to the kernel's.
             return Operand(_text(path), None, os.lstat(place))
     if not isinstance(seen, os.stat_result) or stat.S_ISLNK(seen.st_mode):
         place, seen = path, _from_inside(workspace, cwd, name)
-    if seen is None or not stat.S_ISREG(seen.st_mode):
+    if seen is None or not (stat.S_ISREG(seen.st_mode) or stat.S_ISFIFO(seen.st_mode)):
         return None
     beneath, text = workspace.path.rstrip("/") + "/", _text(place)
-    fixable = text == place and place.startswith(beneath) and len(place.encode()) <= MAX_PATH_BYTES
+    fixable = (
+        stat.S_ISREG(seen.st_mode)
+        and text == place
+        and place.startswith(beneath)
+        and len(place.encode()) <= MAX_PATH_BYTES
+    )
     return Operand(text, place[len(beneath) :] if fixable else None, seen)
 
 
