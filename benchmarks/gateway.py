@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def main() -> None:
     def ready(serving: Serving) -> None:
         print("ready", *serving.addresses, flush=True)
 
-    seams = Seams(open_store=TimedStore.open, tools={NAME: NoopTool()})
+    seams = Seams(open_store=partial(TimedStore.open, log_room=True), tools={NAME: NoopTool()})
     asyncio.run(serve(settings, version="bench", ready=ready, seams=seams))
     timings.write_text("".join(json.dumps(entry) + "\n" for entry in TIMINGS), encoding="utf-8")
 

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tyrum_gateway.app.agent import Agent, EngineLimits
@@ -38,12 +39,14 @@ from tyrum_gateway.tools.run_call import RunSettings
 from tyrum_gateway.tools.workspace import prepare_workspace
 from tyrum_provider_host.host import ProviderHost
 
+_OPEN = partial(SqliteStore.open, log_room=True)
+
 
 @dataclass(frozen=True, slots=True)
 class Seams:
     """Where a bench or a test composes a gateway of its own; the command line always uses the defaults."""
 
-    open_store: Callable[[Path], Awaitable[SqliteStore]] = SqliteStore.open
+    open_store: Callable[[Path], Awaitable[SqliteStore]] = _OPEN
     """Opens the durable truth."""
     tools: Mapping[str, Tool] = field(default_factory=dict)
     """Tools beside the configured ones."""

@@ -28,6 +28,7 @@ from tyrum_gateway.storage import principal_writes, rows, statements, writes
 from tyrum_gateway.storage.audit_log import SqliteAuditLog
 from tyrum_gateway.storage.backlog import Backlog, backlog
 from tyrum_gateway.storage.connection import open_writer
+from tyrum_gateway.storage.log_room import make_room
 from tyrum_gateway.storage.overrides import SqliteOverrides
 from tyrum_gateway.storage.principals import SqlitePrincipals
 from tyrum_gateway.storage.reads import Reads
@@ -50,14 +51,18 @@ class SqliteStore(Store):
         self._reads = reads
 
     @classmethod
-    async def open(cls, path: Path) -> Self:
+    async def open(cls, path: Path, *, log_room: bool = False) -> Self:
         """Open the database, creating or migrating it first; an existing one is copied before a migration.
+
+        Args:
+            path: The file.
+            log_room: Whether to grow the log ahead of the commits: worth it for who is to serve.
 
         Raises:
             StateUnusable: The file is damaged, another program's, of a newer version, or cannot be created.
                 It is left as it was.
         """
-        path, connection = await asyncio.to_thread(_open, path)
+        path, connection = await asyncio.to_thread(_open, path, log_room=log_room)
         return cls(Writer(connection, path), Reads(path))
 
     async def __aenter__(self) -> Self:
@@ -264,7 +269,10 @@ class SqliteStore(Store):
         return rows.principal(found[0]) if found else None
 
 
-def _open(path: Path) -> tuple[Path, sqlite3.Connection]:
+def _open(path: Path, *, log_room: bool) -> tuple[Path, sqlite3.Connection]:
     path = path.absolute()
     prepare(path)
-    return path, open_writer(path)
+    connection = open_writer(path)
+    if log_room:
+        make_room(connection, path)
+    return path, connection

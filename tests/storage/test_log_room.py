@@ -1,0 +1,42 @@
+"""The log of a gateway that serves has its size before the first commit."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.storage.builders import message
+from tyrum_gateway.storage import SqliteStore, log_room
+from tyrum_gateway.storage.tables import metadata
+
+
+def _log(database: Path) -> int:
+    return database.with_name(f"{database.name}-wal").stat().st_size
+
+
+async def _grown(database: Path) -> tuple[int, int]:
+    """Write into a store that makes room; return the size of its log before and after."""
+    async with await SqliteStore.open(database, log_room=True) as store:
+        before = _log(database)
+        for _ in range(20):
+            await store.accept(message())
+        return before, _log(database)
+
+
+async def test_commits_do_not_grow_the_log(database: Path) -> None:
+    """The room is what is written between two folds, and nothing of it is in the database."""
+    before, after = await _grown(database)
+    assert before == after >= 2_000 * 4096
+    connection = sqlite3.connect(database)
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.close()
+    assert tables - {"alembic_version", "sqlite_sequence"} == set(metadata.tables)
+    assert pages < 200
+
+
+async def test_a_disk_with_little_left_is_spared(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room is made only where it is a small part of what is free; otherwise the log grows as it is used."""
+    monkeypatch.setattr(log_room, "_FREE_SHARE", 1 << 40)
+    before, after = await _grown(database)
+    assert before < after < 2_000 * 4096
