@@ -122,7 +122,9 @@ def resolve(arguments: RunArguments, settings: RunSettings) -> Call:
         shell = programs.find_shell(settings.search)
         around = run_shell.Surroundings(settings.search, settings.workspace.path, cwd)
         plan = run_shell.plan(text, shell, around)
-        named = [name for program in plan.programs for name in _interpreters(program, settings, cwd)]
+        replaceable = any(command.replaceable for command in plan.commands)
+        scripts = plan.programs if replaceable else ()
+        named = [name for program in scripts for name in _interpreters(program, settings, cwd)]
         operands = workspace.find_operands(settings.workspace, cwd, [*named, *plan.arguments])
         return Call(arguments, shell, (*SHELL_ARGUMENTS, text), cwd, limits, operands, plan)
     try:
@@ -130,7 +132,8 @@ def resolve(arguments: RunArguments, settings: RunSettings) -> Call:
     except ArgumentProblem as problem:
         place = "`argv[0]`" if arguments.argv is not None else "`shell`"
         raise ArgumentProblem(str(problem).replace("`argv[0]`", place, 1)) from None
-    named = [*_interpreters(program, settings, cwd), *argv[1:]]
+    why = reach.replaceable(program, settings.workspace.path)
+    named = [*(_interpreters(program, settings, cwd) if why else ()), *argv[1:]]
     return Call(
         arguments,
         program,
@@ -138,7 +141,7 @@ def resolve(arguments: RunArguments, settings: RunSettings) -> Call:
         cwd,
         limits,
         workspace.find_operands(settings.workspace, cwd, named),
-        replaceable=reach.replaceable(program, settings.workspace.path),
+        replaceable=why,
     )
 
 
