@@ -1,10 +1,11 @@
 """The engine outlives whatever one conversation does to it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
@@ -13,14 +14,20 @@ from tyrum_gateway.app import engine as engine_module
 from tyrum_gateway.app.agent import Agent, EngineLimits
 from tyrum_gateway.app.engine import Engine
 from tyrum_gateway.app.streams import Streams
+from tyrum_gateway.app.watch import watch
 from tyrum_gateway.bootstrap.system import RandomIds, SystemClock
+from tyrum_gateway.domain.commit import Acceptance, Accepted, Commit, Committed
+from tyrum_gateway.domain.errors import StateUnusable
 from tyrum_gateway.domain.ids import ConversationId, TurnId
 from tyrum_gateway.domain.model import ModelEvent, Prompt, StepEnd, TextDelta
 from tyrum_gateway.domain.policy import Bundle
 from tyrum_gateway.domain.states import TurnState
+from tyrum_gateway.domain.transcript import Event, TurnFinished
 from tyrum_gateway.domain.turn import Turn, TurnLimits
 from tyrum_gateway.domain.turn_events import CancelRequested
 from tyrum_gateway.storage import SqliteStore
+
+Result = TypeVar("Result")
 
 PATIENCE = 20.0
 LIMITS = EngineLimits(
@@ -58,12 +65,40 @@ class Spoiled(SqliteStore):
         return await super().next_turn(conversation_id)
 
 
+class Hanging(SqliteStore):
+    """A store that was so slow, once, that its caller gave up and the write was made all the same."""
+
+    slow = True
+
+    async def accept(self, acceptance: Acceptance) -> Accepted:
+        """Give up on a message."""
+        return await self._late(super().accept(acceptance), acceptance.text == "late")
+
+    async def commit(self, commit: Commit) -> Committed:
+        """Give up on the end of a turn."""
+        return await self._late(super().commit(commit), commit.turn.state.final)
+
+    async def _late(self, write: Coroutine[Any, Any, Result], concerned: bool) -> Result:
+        if not (self.slow and concerned):
+            return await write
+        self.slow = False
+        handed_over = asyncio.ensure_future(write)
+        await asyncio.sleep(0)
+        handed_over.cancel()
+        raise StateUnusable("the database took no write in time")
+
+
 @asynccontextmanager
-async def working(store: SqliteStore) -> AsyncIterator[Engine]:
+async def working(store: SqliteStore, streams: Streams | None = None) -> AsyncIterator[Engine]:
     """Run an engine."""
     agent = Agent("", Echo(), Bundle("default", ()), {})
     engine = Engine(
-        agent=agent, store=store, clock=SystemClock(), ids=RandomIds(), streams=Streams(), limits=LIMITS
+        agent=agent,
+        store=store,
+        clock=SystemClock(),
+        ids=RandomIds(),
+        streams=streams or Streams(),
+        limits=LIMITS,
     )
     started, stopping = asyncio.Event(), asyncio.Event()
     running = asyncio.create_task(engine.run(started, stopping))
@@ -125,6 +160,44 @@ async def test_draining_begins_nothing(tmp_path: Path) -> None:
             assert (await store.turn(turn.turn_id)).turn.state is TurnState.QUEUED
         async with working(store):
             assert await ended(store, turn.turn_id) is TurnState.COMPLETED
+
+
+async def test_a_stream_ends_although_the_commit_that_ends_its_turn_was_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who watches gets the last events of a turn also when its worker did not wait for their commit."""
+    monkeypatch.setattr(engine_module, "PAUSE", 0.05)
+    streams, payloads = Streams(), list[object]()
+    async with await Hanging.open(tmp_path / "tyrum.sqlite3") as store, working(store, streams) as engine:
+        accepted = await store.accept(message())
+        turn = accepted.turn
+        async with asyncio.timeout(PATIENCE):
+            with streams.subscribe(turn.conversation_id) as joined:
+                engine.wake(turn.conversation_id, turn)
+                following = watch(
+                    store,
+                    streams,
+                    turn.conversation_id,
+                    accepted.sequence,
+                    until=turn.turn_id,
+                    joined=joined,
+                )
+                async for items in following:
+                    payloads += [item.payload for item in items if isinstance(item, Event)]
+        assert not store.slow
+        assert isinstance(payloads[-1], TurnFinished)
+
+
+async def test_a_message_whose_acceptance_was_given_up_is_answered(tmp_path: Path) -> None:
+    """A message that became durable after its sender had been told of a failure needs no other one to run."""
+    async with await Hanging.open(tmp_path / "tyrum.sqlite3") as store, working(store):
+        late = message(text="late")
+        with pytest.raises(StateUnusable):
+            await store.accept(late)
+        async with asyncio.timeout(PATIENCE):
+            while not await store.conversations(None, None, 1):  # noqa: ASYNC110 - nobody is told
+                await asyncio.sleep(0.01)
+        assert await ended(store, late.turn.turn_id) is TurnState.COMPLETED
 
 
 async def test_turns_that_end_at_once_are_all_in_the_conversations_state(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ class Engine:
     ) -> None:
         self._store = store
         self._ids = ids
+        self._streams = streams
         self._turn_time = limits.turn_time.total_seconds()
         self._interrupts = Interrupts()
         self._concurrent = limits.concurrent_turns
@@ -102,6 +103,7 @@ class Engine:
             stopping: When set, conversations in work are given up where they are: their rows tell the next
                 gateway what to do.
         """
+        self._store.follow(self._unheard)
         async with asyncio.TaskGroup() as group:
             self._group = group
             for conversation_id in await self._store.unfinished():
@@ -157,6 +159,13 @@ class Engine:
             self._over.discard(end.turn.conversation_id)
         elif end.turn.conversation_id in self._active:
             self._over.add(end.turn.conversation_id)
+
+    def _unheard(self, conversation_id: ConversationId) -> None:
+        """Follow up a commit whose maker had given up: whoever watches or works looks at the rows."""
+        self.pasts.forget(conversation_id)
+        self._streams.unannounced(conversation_id)
+        self.approvals.changed()
+        self.wake(conversation_id)
 
     def _wake(self, conversation_id: ConversationId, due: Turn | None = None, *, recovered: bool) -> None:
         if conversation_id in self._active:

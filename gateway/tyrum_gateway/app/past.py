@@ -110,6 +110,11 @@ class Pasts:
         characters = sum(past.characters for past in rested.earlier)
         self._remember(turn.conversation_id, _Known(turn.number + 1, 0, rested, characters))
 
+    def forget(self, conversation_id: ConversationId) -> None:
+        """Read anew: something was committed that did not pass through here."""
+        self._reading.pop(conversation_id, None)
+        self._known.pop(conversation_id, None)
+
     def _of(self, turn: Turn) -> _Known | None:
         known = self._known.get(turn.conversation_id)
         fits = known is not None and (known.number, known.version) == (turn.number, turn.version)

@@ -86,6 +86,8 @@ class Subscription:
         self._held = 0
         self._dropped = 0
         self.closed = False
+        self.behind = False
+        """Whether there are events that nobody announced: the store has them."""
         self.pause = pause
         """Seconds that a watcher who only follows waits for more before it pulls."""
         if partial is not None:
@@ -235,6 +237,12 @@ class Streams:
         elif conversation_id not in self._signals:
             loop = asyncio.get_running_loop()
             self._signals[conversation_id] = loop.call_later(MOMENT, self._wake, conversation_id)
+
+    def unannounced(self, conversation_id: ConversationId) -> None:
+        """Have the watchers read the store: something was committed that nobody handed over."""
+        for subscription in self._watchers.get(conversation_id, ()):
+            subscription.behind = True
+            subscription.wake()
 
     def _wake(self, conversation_id: ConversationId) -> None:
         signal = self._signals.pop(conversation_id, None)

@@ -52,6 +52,8 @@ async def watch(
     with nullcontext(joined) if joined else streams.subscribe(conversation_id) as subscription:
         while True:
             closed = subscription.closed  # asked first: what was published before it is still handed out
+            if subscription.behind:
+                subscription.behind = caught_up = False
             newest = streams.newest(conversation_id, after) if caught_up else None
             live = deque(subscription.take()) if newest is not None else deque[LiveItem]()
             events: Sequence[Event] = newest or ()

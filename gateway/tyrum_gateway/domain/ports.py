@@ -3,7 +3,7 @@
 Every method of `Store` that reads is bounded by an index, whatever the length of a conversation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeVar
@@ -129,6 +129,13 @@ class Store(Protocol):
             VersionConflict: The turn's stored version differs, or an approval is no longer pending. Nothing
                 was changed.
             PermissionEnded: A standing permission that it relies on does not hold. Nothing was changed.
+        """
+        ...
+
+    def follow(self, unheard: Callable[[ConversationId], None]) -> None:
+        """Tell of conversations with an acceptance or a commit that nobody followed up.
+
+        It was applied after its caller had given up: cancelled, or told that the database took too long.
         """
         ...
 

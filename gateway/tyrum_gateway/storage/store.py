@@ -6,7 +6,7 @@ Invariant: every write is one commit of the writing thread, every read is query-
 import asyncio
 import functools
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Self
@@ -120,6 +120,15 @@ class SqliteStore(Store):
     async def commit(self, commit: Commit) -> Committed:
         """See `Store.commit`."""
         return await self._writer.run(functools.partial(writes.commit, change=commit))
+
+    def follow(self, unheard: Callable[[ConversationId], None]) -> None:
+        """See `Store.follow`."""
+
+        def applied(result: object) -> None:
+            if isinstance(result, Accepted | Committed):
+                unheard(result.turn.conversation_id)
+
+        self._writer.unheard = applied
 
     async def record(self, entries: Sequence[AuditEntry], at: datetime) -> None:
         """See `Store.record`."""

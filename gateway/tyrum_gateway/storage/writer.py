@@ -8,7 +8,7 @@ taken back and applied anew with a savepoint each: a job may therefore run twice
 the database and its own value.
 
 A caller that is cancelled while it waits gives up the answer, never the write: the job was handed over and
-is applied like any other. Closing applies everything handed over before.
+is applied like any other, and `unheard` is told of it. Closing applies everything handed over before.
 """
 
 import asyncio
@@ -72,6 +72,8 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closing = False
+        self.unheard: Callable[[Any], None] | None = None
+        """Told, on the loop, what a job returned that was applied after its caller had given up."""
         self._finished: asyncio.Future[None] = self._loop.create_future()
         self.commits = 0
         self.transactions = 0
@@ -121,7 +123,7 @@ class Writer:
             self._last = len(jobs)
             if jobs:
                 outcomes = self._write(jobs)
-                self._tell(_answer, list(zip(jobs, outcomes, strict=True)))
+                self._tell(self._answer, list(zip(jobs, outcomes, strict=True)))
         self._connection.close()
         self._tell(_finish, self._finished)
 
@@ -205,6 +207,18 @@ class Writer:
             case _:
                 return error
 
+    def _answer(self, answers: Sequence[tuple[_Job, _Outcome]]) -> None:
+        for job, outcome in answers:
+            match outcome:
+                case _Done(result):
+                    if not job.future.done():
+                        job.future.set_result(result)
+                    elif self.unheard is not None:
+                        self.unheard(result)
+                case _Undone(error):
+                    if not job.future.done():
+                        job.future.set_exception(error)
+
     def _too_slow(self) -> StateUnusable:
         return StateUnusable(
             f"the database {self._path} took no write within {ANSWER_SECONDS:.0f} s", file=str(self._path)
@@ -214,17 +228,6 @@ class Writer:
         # A loop that is closed has nobody left who waits.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback, value)
-
-
-def _answer(answers: Sequence[tuple[_Job, _Outcome]]) -> None:
-    for job, outcome in answers:
-        if job.future.done():
-            continue
-        match outcome:
-            case _Done(result):
-                job.future.set_result(result)
-            case _Undone(error):
-                job.future.set_exception(error)
 
 
 def _finish(future: asyncio.Future[None]) -> None:
