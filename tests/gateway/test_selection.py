@@ -58,6 +58,7 @@ CHAT_FIELDS = {
     "principal_id",
     "state",
     "since",
+    "until",
     "seconds",
     "nanos",
 }
