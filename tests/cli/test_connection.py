@@ -87,7 +87,7 @@ def test_local_addresses_are_accepted(given: str, used: str) -> None:
     "address", ["10.0.0.1:7460", "gateway.example:443", "dns:///x:1", "0.0.0.0:7460", "x"]
 )
 def test_a_token_is_never_sent_across_a_network(address: str) -> None:
-    """An address that is not of this machine is a usage error: there is no TLS yet."""
-    with pytest.raises(Failure, match="neither a socket nor a loopback") as caught:
+    """Without an authority for TLS, an address that is not of this machine is a usage error."""
+    with pytest.raises(Failure, match="neither a socket nor a loopback address with its port") as caught:
         checked_address(address)
     assert caught.value.code is ExitCode.USAGE

@@ -39,6 +39,7 @@ def test_the_life_of_a_principal(gateway: RunningGateway, tmp_path: Path) -> Non
     listed = gateway.tyrum("principals", "tokens", "list", "anna")
     assert me["token"]["token_id"] in listed.stdout
     assert "laptop" in listed.stdout
+    assert " anna " in listed.stdout
     assert secret not in listed.stdout
     revoked = gateway.tyrum("principals", "tokens", "revoke", me["token"]["token_id"])
     assert revoked.returncode == 0, revoked.stderr
@@ -62,6 +63,7 @@ def test_an_existing_file_is_left_alone(gateway: RunningGateway, tmp_path: Path)
     gateway.tyrum("principals", "create", "carl")
     refused = gateway.tyrum("principals", "tokens", "issue", "carl", "-l", "x", "--save", str(file))
     assert refused.returncode == ExitCode.FAILURE
+    assert "hint: no token was made" in refused.stderr
     assert file.read_text() == "mine"
     tokens = gateway.tyrum("principals", "tokens", "list", "carl", "--output", "json")
     assert json.loads(tokens.stdout) == []

@@ -92,7 +92,8 @@ class StateDirectory:
             except BlockingIOError:
                 holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
                 raise StateUnusable(
-                    f"another gateway (process {holder}) uses the state directory `{self.path}`"
+                    f"another gateway (process {holder}) uses the state directory `{self.path}`: end "
+                    "that one, or give this one a directory of its own with --state-dir"
                 ) from None
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)

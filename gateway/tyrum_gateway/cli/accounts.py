@@ -1,7 +1,7 @@
 """Principals and tokens over gRPC. Invariant: a secret is shown once, to whoever asked for it."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +19,7 @@ from tyrum.identity.v1.identity_pb2 import (
     Token,
     WhoAmIRequest,
 )
-from tyrum_gateway.cli.connection import DEADLINE, Target, connect, find, flags
+from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find, flags
 from tyrum_gateway.cli.failure import Failure
 from tyrum_gateway.cli.output import (
     Format,
@@ -76,17 +76,21 @@ async def whoami(target: Target, output: Format) -> None:
 
 async def list_principals(target: Target, output: Format, *, every: bool) -> None:
     """Print principals, oldest first."""
-    found: list[Principal] = []
     async with connect(target) as gateway:
-        page_token = ""
-        while True:
-            request = ListPrincipalsRequest(include_disabled=every, page_size=_PAGE, page_token=page_token)
-            page = await gateway.identity.ListPrincipals(request, metadata=gateway.metadata, timeout=DEADLINE)
-            found += page.principals
-            page_token = page.next_page_token
-            if not page_token:
-                break
+        found = await _all_principals(gateway, every=every)
     _principals(found, output)
+
+
+async def _all_principals(gateway: Gateway, *, every: bool) -> list[Principal]:
+    found: list[Principal] = []
+    page_token = ""
+    while True:
+        request = ListPrincipalsRequest(include_disabled=every, page_size=_PAGE, page_token=page_token)
+        page = await gateway.identity.ListPrincipals(request, metadata=gateway.metadata, timeout=DEADLINE)
+        found += page.principals
+        page_token = page.next_page_token
+        if not page_token:
+            return found
 
 
 async def create(target: Target, name: str, roles: Sequence[str], output: Format) -> None:
@@ -167,7 +171,8 @@ async def list_tokens(target: Target, name: str, output: Format, *, every: bool)
             page_token = page.next_page_token
             if not page_token:
                 break
-    _tokens(found, output)
+        principals = await _all_principals(gateway, every=True) if output is Format.TEXT else []
+    _tokens(found, output, {item.principal_id: item.name for item in principals})
 
 
 async def revoke(target: Target, token_id: str, output: Format) -> None:
@@ -177,7 +182,7 @@ async def revoke(target: Target, token_id: str, output: Format) -> None:
             RevokeTokenRequest(token_id=token_id), metadata=gateway.metadata, timeout=DEADLINE
         )
     if output is Format.TEXT:
-        _tokens([answer.token], output)
+        _tokens([answer.token], output, {})
     else:
         emit(as_json(answer.token), output)
 
@@ -186,7 +191,8 @@ def _new_file(path: Path) -> int:
     try:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise Failure(f"cannot make `{path}`: {error.strerror}") from error
+        hint = "no token was made; name a file that does not exist yet" if os.path.lexists(path) else ""
+        raise Failure(f"cannot make `{path}`: {error.strerror}", hint=hint) from error
 
 
 def _numbers(roles: Iterable[str]) -> "list[Role.ValueType]":
@@ -221,7 +227,8 @@ def _principals(found: Sequence[Principal], output: Format) -> None:
     table(("NAME", "ROLES", "CREATED", "STATE", "ID"), rows)
 
 
-def _tokens(found: Sequence[Token], output: Format) -> None:
+def _tokens(found: Sequence[Token], output: Format, names: Mapping[str, str]) -> None:
+    """Print tokens; a principal whose name is not known is shown by its id."""
     if output is not Format.TEXT:
         emit_all(found, output)
         return
@@ -229,7 +236,7 @@ def _tokens(found: Sequence[Token], output: Format) -> None:
         (
             item.token_id,
             item.label or "operator's token file",
-            item.principal_id,
+            names.get(item.principal_id, item.principal_id),
             moment(item.created_at),
             moment(item.expires_at) or "never",
             moment(item.revoked_at) or "no",

@@ -115,7 +115,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _usage(error: TyperException) -> int:
-    message = error.format_message()
+    message = error.format_message().replace(": Value error, ", ": ")
     if message.startswith("Usage:"):
         print(message, file=sys.stderr)
         return ExitCode.USAGE

@@ -147,8 +147,9 @@ def checked_address(address: str, *, secure: bool = False) -> str:
     except ValueError:
         loopback = False
     if not loopback and not (secure and _HOST_AND_PORT.fullmatch(address)):
+        known = "HOST:PORT" if secure else "a loopback address with its port"
         raise Failure(
-            f"`{address}` is neither a socket nor a loopback address",
+            f"`{address}` is neither a socket nor {known}",
             hint="use unix:PATH or 127.0.0.1:PORT; HOST:PORT elsewhere needs TLS: --ca FILE",
             code=ExitCode.USAGE,
         )
@@ -193,8 +194,12 @@ def token_problem(path: Path) -> str:
 def _token(directory: Path) -> str:
     path = token_file(directory)
     if problem := token_problem(path):
-        start = f"a gateway writes it at its first start: tyrum serve{state_dir_option(directory)}"
-        hint = f"chmod 600 {path}" if path.exists() else start
+        if path.exists():
+            hint = f"chmod 600 {path}"
+        elif named_file("token_file") is not None:
+            hint = "name the file in which your token is: --token-file or TYRUM_TOKEN_FILE"
+        else:
+            hint = f"a gateway writes it at its first start: tyrum serve{state_dir_option(directory)}"
         raise Failure(problem, hint=hint, code=ExitCode.NOT_AUTHORIZED)
     try:
         with path.open(encoding="ascii") as file:

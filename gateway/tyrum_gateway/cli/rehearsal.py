@@ -121,6 +121,8 @@ def lines(told: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Give the parts of an explanation for people."""
     for key in ("decision", "rule", "reason", "author", "runs", "opaque"):
         yield key, str(told.get(key, ""))
+    if told["tool"] != NAME:
+        yield "note", f"only {NAME} is known here; others are judged by name, as tools that change state"
     for miss in told.get("nearest", ()):
         yield (
             "nearest",

@@ -1,7 +1,8 @@
 """`tyrum runs`: the registry of what ran, for whom and with what."""
 
 import asyncio
-from datetime import datetime
+from contextlib import suppress
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -32,14 +33,27 @@ Principal = Annotated[
     str, typer.Option("--principal", metavar="NAME", help="Only those of one principal, by name or id.")
 ]
 InState = Annotated[State | None, typer.Option("--state", help="Only those in one state.")]
-_FORMATS = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"]
+
+
+def _moment(text: str) -> datetime:
+    for form in ("%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ"):
+        with suppress(ValueError):
+            return datetime.strptime(text, form).replace(tzinfo=UTC)
+    raise typer.BadParameter(f"`{text}` is no time such as 2026-11-30 or 2026-11-30T12:00:00Z")
+
+
 Since = Annotated[
     datetime | None,
-    typer.Option("--since", formats=_FORMATS, help="Only those accepted since then, in UTC."),
+    typer.Option(
+        "--since",
+        parser=_moment,
+        metavar="TIME",
+        help="Only those accepted since then, in UTC: 2026-11-30 or 2026-11-30T12:00:00Z.",
+    ),
 ]
 Until = Annotated[
     datetime | None,
-    typer.Option("--until", formats=_FORMATS, help="Only those accepted before then, in UTC."),
+    typer.Option("--until", parser=_moment, metavar="TIME", help="Only those accepted before then, in UTC."),
 ]
 
 

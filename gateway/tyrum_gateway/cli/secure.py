@@ -44,18 +44,18 @@ def client_tls() -> ClientTls | None:
     if key is not None and key.exists() and key.stat().st_mode & 0o077:
         raise Failure(f"`{key}` can be read by others", hint=f"chmod 600 {key}", code=ExitCode.NOT_AUTHORIZED)
     return ClientTls(
-        _read(ca),
-        None if certificate is None else _read(certificate),
-        None if key is None else _read(key),
+        _read(ca, "CERTIFICATE"),
+        None if certificate is None else _read(certificate, "CERTIFICATE"),
+        None if key is None else _read(key, "PRIVATE KEY"),
     )
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, kind: str) -> bytes:
     try:
         with path.open("rb") as file:
             content = file.read(_LIMIT)
     except OSError as error:
         raise Failure(f"cannot read `{path}`: {error.strerror}", code=ExitCode.USAGE) from error
-    if b"-----BEGIN " not in content:
-        raise Failure(f"`{path}` holds nothing in PEM", code=ExitCode.USAGE)
+    if f"{kind}-----".encode() not in content:
+        raise Failure(f"`{path}` holds no {kind.lower()} in PEM", code=ExitCode.USAGE)
     return content

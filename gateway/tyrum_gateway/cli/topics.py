@@ -10,7 +10,7 @@ from tyrum_gateway.cli.options import sub_app
 app = sub_app("Explain exit codes, environment and output.")
 
 ENVIRONMENT = {
-    "TYRUM_CONFIG": "Configuration file for serve, config and doctor; the command line wins.",
+    "TYRUM_CONFIG": "Configuration file for serve, config, policy and doctor; the command line wins.",
     "TYRUM_STATE_DIR": "State directory of the gateway; --state-dir wins.",
     "TYRUM_TOKEN_FILE": "File with the bearer token (mode 0600), instead of the state directory's own.",
     "TYRUM_TLS_CA": "Authority of a distant gateway's certificate, as --ca.",

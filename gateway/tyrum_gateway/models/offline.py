@@ -66,8 +66,8 @@ def _introduction(said: str, prompt: Prompt) -> str:
     lead = "/run needs a command, such as `/run uname -a`." if said.strip() == "/run" else ""
     if PROCESS_RUN in offered(prompt):
         directives = (
-            "I understand one directive: `/run COMMAND` runs a command through the policy; text with shell "
-            "syntax is given to a shell, which always asks."
+            "I understand one directive: `/run COMMAND` runs a command through the policy. Shell text works, "
+            "too: plain commands joined by pipes and their like are judged one by one, any other text asks."
         )
     else:
         directives = (
