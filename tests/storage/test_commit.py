@@ -29,7 +29,7 @@ from tyrum_gateway.domain.approval import Outcome
 from tyrum_gateway.domain.checkpoint import Checkpoint
 from tyrum_gateway.domain.commit import AuditEntry, Commit
 from tyrum_gateway.domain.errors import Draining, KernelBug, StateUnusable, VersionConflict
-from tyrum_gateway.domain.ids import TurnId
+from tyrum_gateway.domain.ids import ConversationId, TurnId
 from tyrum_gateway.domain.states import CallState, TurnState
 from tyrum_gateway.domain.turn import Turn
 from tyrum_gateway.storage import SqliteStore
@@ -218,6 +218,28 @@ async def test_a_cancelled_caller_loses_the_answer_only(store: SqliteStore) -> N
     await neighbour
     assert (await store.turn(turn.turn_id)).turn.version == turn.version + 1
     assert len(await store.events(turn.conversation_id, 1, 10)) == 1
+
+
+@pytest.mark.parametrize("answered", [False, True], ids=["before the answer", "with the answer"])
+async def test_a_commit_whose_caller_was_cancelled_is_told_of(store: SqliteStore, answered: bool) -> None:
+    """Whoever follows the store learns of a write that was made and that its caller never heard of."""
+    turn, other, told = await running(store), await running(store), list[ConversationId]()
+    store.follow(told.append)
+
+    async def first() -> None:
+        await store.commit(say(other, "heard"))
+        task.cancel()  # answered together, and not woken yet
+
+    async with held_writer(store):
+        neighbour = asyncio.create_task(first())
+        task = asyncio.create_task(store.commit(say(turn, "unheard")))
+        await asyncio.sleep(0)
+        if not answered:
+            task.cancel()
+    await neighbour
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert told == [turn.conversation_id]
 
 
 async def test_a_full_disk_fails_writes_and_loses_nothing(store: SqliteStore) -> None:

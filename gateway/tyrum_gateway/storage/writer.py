@@ -97,7 +97,13 @@ class Writer:
         future: asyncio.Future[Result] = self._loop.create_future()
         self._overdue.add(future)
         self._queue.put(_Job(apply, future))
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            # Cancelled in the very moment between the answer and its arrival here.
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._applied_unheard(future.result())
+            raise
 
     async def close(self) -> None:
         """Apply what waits, end the thread and close the connection; again is harmless.
@@ -213,11 +219,15 @@ class Writer:
                 case _Done(result):
                     if not job.future.done():
                         job.future.set_result(result)
-                    elif self.unheard is not None:
-                        self.unheard(result)
+                    else:
+                        self._applied_unheard(result)
                 case _Undone(error):
                     if not job.future.done():
                         job.future.set_exception(error)
+
+    def _applied_unheard(self, result: object) -> None:
+        if self.unheard is not None:
+            self.unheard(result)
 
     def _too_slow(self) -> StateUnusable:
         return StateUnusable(
