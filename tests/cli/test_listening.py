@@ -52,7 +52,7 @@ async def test_a_socket_or_port_in_use_is_not_taken_over(place: Path) -> None:
             port = taken.getsockname()[1]
             third = start(place / "third", listening(place / "third", f'tcp: "127.0.0.1:{port}"'))
         assert third.returncode == 1
-        assert f"cannot listen on `127.0.0.1:{port}`" in third.stderr
+        assert f"cannot listen on `127.0.0.1:{port}`: another program does" in third.stderr
         async with connected(first) as client:
             _, events = await client.turn("still there?")
         assert events[-1].turn_finished.state

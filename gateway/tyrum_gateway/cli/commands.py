@@ -102,7 +102,7 @@ def run(arguments: list[str]) -> int:
         report(failure)
         return failure.code
     except TyperException as error:
-        return _usage(error)
+        return _usage(error, arguments)
     except typer.Abort:
         return ExitCode.INTERRUPTED
     except KeyboardInterrupt:
@@ -114,12 +114,15 @@ def run(arguments: list[str]) -> int:
     return code if isinstance(code, int) else ExitCode.OK
 
 
-def _usage(error: TyperException) -> int:
+def _usage(error: TyperException, arguments: list[str]) -> int:
     message = error.format_message().replace(": Value error, ", ": ")
     if message.startswith("Usage:"):
         print(message, file=sys.stderr)
         return ExitCode.USAGE
     context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "tyrum"
+    if context is not None:
+        path = context.command_path
+    else:  # the parser's own errors know no context
+        path = " ".join(("tyrum", *(word for word in arguments[:1] if word in COMMANDS)))
     report(Failure(message[:1].lower() + message[1:].rstrip("."), hint=f"{path} --help", code=ExitCode.USAGE))
     return ExitCode.USAGE

@@ -138,7 +138,9 @@ class GatewayServer:
             try:
                 port = self._listen(address)
             except RuntimeError as error:
-                raise StateUnusable(f"cannot listen on `{address}`", detail=str(error)) from error
+                unix = address.startswith("unix:")
+                cause = "" if unix else ": another program does, or it is no address of this machine"
+                raise StateUnusable(f"cannot listen on `{address}`{cause}", detail=str(error)) from error
             finally:
                 os.umask(before)
             host = address.rpartition(":")[0]
