@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.builders import message, now
+from tests.storage.builders import held_writer, message, now, running, say
 from tests.support.small_disk import SmallDisk, mounted
 from tyrum_gateway.app import engine as engine_module
 from tyrum_gateway.app.agent import Agent, EngineLimits
@@ -170,6 +170,27 @@ async def test_a_gateway_that_starts_on_a_full_disk_says_so_and_starts_when_ther
     SigningKey.prepare(state.audit)
     async with await SqliteStore.open(state.database) as store:
         await store.record((AuditEntry("a.b", "kernel", "gateway", {}),), now())
+
+
+async def test_a_disk_that_fills_up_within_a_transaction_is_named_as_the_reason(
+    small_disk: SmallDisk,
+) -> None:
+    """Pages that find no room before the commit end the transaction: all hear why, and nothing is changed."""
+    database = small_disk.path / "tyrum.sqlite3"
+    async with await SqliteStore.open(database) as store:
+        turns = await running(store), await running(store)
+        await store._writer.run(lambda transaction: transaction.connection.execute("PRAGMA cache_size=16"))
+        small_disk.fill(database.with_name(f"{database.name}-wal"))
+        async with held_writer(store):
+            commits = [asyncio.ensure_future(store.commit(say(turn, "x" * 1_000_000))) for turn in turns]
+            await asyncio.sleep(0)
+        for refused in await asyncio.gather(*commits, return_exceptions=True):
+            assert isinstance(refused, StateUnusable)
+            assert "savepoint" not in refused.public
+            assert not small_disk.mounted or translate(refused).reason == "QUOTA"
+        small_disk.free()
+        for turn in turns:
+            assert len((await store.commit(say(turn, "x" * 1_000))).events) == 1
 
 
 def test_heads_that_did_not_fit_hide_none_that_did(small_disk: SmallDisk) -> None:

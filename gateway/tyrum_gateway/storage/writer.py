@@ -187,8 +187,9 @@ class Writer:
         try:
             result = job.apply(transaction)
             transaction.flush()
-        except Exception as error:  # noqa: BLE001 - the caller gets it; its neighbours must not notice
-            # When SQLite has ended the whole transaction (a full disk), this raises for all of them.
+        except Exception as error:  # the caller gets it; its neighbours must not notice
+            if isinstance(error, sqlite3.Error) and not self._connection.in_transaction:
+                raise  # SQLite has ended the whole transaction, as it may on a full disk
             execute("ROLLBACK TO job")
             execute("RELEASE job")
             transaction.discard()
