@@ -71,6 +71,9 @@ def test_an_existing_file_is_left_alone(gateway: RunningGateway, tmp_path: Path)
     unknown = gateway.tyrum("principals", "tokens", "issue", "nobody", "-l", "x", "--save", str(gone))
     assert unknown.returncode == ExitCode.FAILURE
     assert not gone.exists()
+    gateway.tyrum("principals", "tokens", "issue", "carl", "-l", "x", "--save", str(gone))
+    gateway.tyrum("principals", "disable", "carl")
+    assert "carl (disabled)" in gateway.tyrum("principals", "tokens", "list", "carl").stdout
 
 
 def test_the_last_administrator_stays(gateway: RunningGateway) -> None:

@@ -172,7 +172,11 @@ async def list_tokens(target: Target, name: str, output: Format, *, every: bool)
             if not page_token:
                 break
         principals = await _all_principals(gateway, every=True) if output is Format.TEXT else []
-    _tokens(found, output, {item.principal_id: item.name for item in principals})
+    names = {
+        item.principal_id: item.name + (" (disabled)" if item.HasField("disabled_at") else "")
+        for item in principals
+    }
+    _tokens(found, output, names)
 
 
 async def revoke(target: Target, token_id: str, output: Format) -> None:
