@@ -1,6 +1,7 @@
 """Whoever awaits work of a turn goes on, whatever the work does with its cancellation."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -118,3 +119,23 @@ async def test_work_that_ends_by_itself_says_how() -> None:
         with pytest.raises(Interrupted):
             await interrupts.run(TURN, cancel())
     interrupts.interrupt(TURN)  # of a turn that is not in work any more: harmless
+
+
+async def test_work_that_fails_in_the_moment_of_a_cancellation_leaves_no_error_behind() -> None:
+    """Its error is taken note of here, and not written to the log by the loop, as a surprise."""
+    surprises, waiting = list[object](), list[asyncio.Task[None]]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: surprises.append(context))
+
+    async def fail() -> None:
+        waiting[0].cancel()
+        raise ValueError("too late for anybody")
+
+    interrupts = Interrupts()
+    with interrupts.working(TURN):
+        waiting.append(asyncio.create_task(interrupts.run(TURN, fail())))
+        with pytest.raises(asyncio.CancelledError):
+            await waiting[0]
+    waiting.clear()
+    await asyncio.sleep(0)  # the loop forgets the work, too
+    gc.collect()
+    assert surprises == []

@@ -62,6 +62,9 @@ class Interrupts:
         try:
             either: set[asyncio.Future[Any]] = {task, interrupted}
             await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            _retrieve(task)  # it may have ended in this very moment
+            raise
         finally:
             in_time = task.done()
             if not in_time:
