@@ -94,7 +94,7 @@ def offers_what_can_be_taken(gateway: RunningGateway, talker: Path) -> None:
     talker.write_text(TOKENS["chat"], encoding="ascii")
     environment["TYRUM_TOKEN_FILE"] = str(talker)
     with on_terminal([str(TYRUM), "chat", "other"], environment) as terminal:
-        told = terminal.wait_for("is not yours to answer: ")
+        told = terminal.wait_for("is not yours to answer: answering needs the role `approver`")
         terminal.wait_for(others)
         found = re.search(r"approval (appr_\w{26}) is", told)
         assert found

@@ -63,8 +63,14 @@ class Desk:
                     await asyncio.sleep(_RETRY)
 
     async def _one(self, approval_id: str, closed: asyncio.Event) -> None:
-        async with connect(self._target()) as gateway:
-            approval = await get(gateway, approval_id)
+        try:
+            async with connect(self._target()) as gateway:
+                approval = await get(gateway, approval_id)
+        except Failure as failure:
+            if failure.code is not ExitCode.NOT_AUTHORIZED:
+                raise
+            self._leave(approval_id, closed, "answering needs the role `approver`")
+            return
         if approval.outcome:
             closed.set()
             return
