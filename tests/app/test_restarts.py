@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -46,6 +46,7 @@ class Place:
     store: SqliteStore
     moment: datetime = field(default_factory=lambda: datetime.now(UTC))
     behaviour: str = HANGS
+    limits: EngineLimits = LIMITS
     begun: asyncio.Event = field(default_factory=asyncio.Event)
 
     def now(self) -> datetime:
@@ -70,7 +71,7 @@ class Place:
         self.begun.clear()
         agent = Agent("", self, Bundle("default", ()), {"process.run": Stuck(self.begun)})
         engine = Engine(
-            agent=agent, store=self.store, clock=self, ids=RandomIds(), streams=Streams(), limits=LIMITS
+            agent=agent, store=self.store, clock=self, ids=RandomIds(), streams=Streams(), limits=self.limits
         )
         started, stopping = asyncio.Event(), asyncio.Event()
         working = asyncio.create_task(engine.run(started, stopping))
@@ -130,8 +131,10 @@ async def test_a_restart_gives_a_turn_no_new_time(place: Place) -> None:
     assert (ended.state, ended.reason) == (TurnState.FAILED, "the turn was worked on for more than 60 s")
 
 
-async def test_an_outage_is_not_work(place: Place) -> None:
-    """A turn that was in work when the machine went down for a day goes on where it was."""
+@pytest.mark.parametrize("step_time", [30 * SECOND, 60 * SECOND, 300 * SECOND])
+async def test_an_outage_is_not_work(place: Place, step_time: timedelta) -> None:
+    """A turn that was in work when the machine went down for a day goes on, however long a step may take."""
+    place.limits = replace(LIMITS, step_time=step_time)
     turn = (await place.store.accept(message())).turn
     await place.crashes(HANGS, timedelta(days=1))
     async with place.gateway(ANSWERS):

@@ -100,8 +100,10 @@ class TurnRunner:
         """
         if turn.state is not TurnState.RUNNING:
             return turn
-        # An attempt is over within its own time; a command runs on without the gateway.
-        taken_up = TakenUp(self._clock.now(), unseen=self._limits.step_time)
+        # An attempt is over within its own time; a command runs on without the gateway. No outage may use up
+        # a turn by itself, also where a step may take as long as a turn.
+        unseen = min(self._limits.step_time, self._limits.turn_time / 2)
+        taken_up = TakenUp(self._clock.now(), unseen)
         lost = [AttemptLost("the gateway was restarted")] if isinstance(work(turn), Generate) else []
         return (await self._turns.apply(turn, taken_up, *lost))[0]
 
