@@ -182,11 +182,11 @@ class Event:
         match self.payload:
             case UserMessage(text=text) | AssistantMessage(text=text):
                 return len(text)
-            case (
-                ToolCallProposed(arguments=text)
-                | ToolCallDecided(target=text)
-                | ToolCallFinished(content=text)
-            ):
+            case ToolCallProposed(tool=tool, arguments=arguments):
+                return len(tool) + len(arguments)  # a model may name what does not exist, at any length
+            case ToolCallDecided(rule_id=rule, target=target, reason=reason):
+                return len(rule) + len(target) + len(reason)
+            case ToolCallFinished(content=text) | AttemptAbandoned(reason=text) | TurnFinished(reason=text):
                 return len(text)
             case _:
                 return 0
