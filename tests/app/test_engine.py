@@ -19,7 +19,7 @@ from tyrum_gateway.bootstrap.system import RandomIds, SystemClock
 from tyrum_gateway.domain.commit import Acceptance, Accepted, Commit, Committed
 from tyrum_gateway.domain.errors import StateUnusable
 from tyrum_gateway.domain.ids import ConversationId, TurnId
-from tyrum_gateway.domain.model import ModelEvent, Prompt, StepEnd, TextDelta
+from tyrum_gateway.domain.model import Model, ModelEvent, Prompt, StepEnd, TextDelta
 from tyrum_gateway.domain.policy import Bundle
 from tyrum_gateway.domain.states import TurnState
 from tyrum_gateway.domain.transcript import Event, TurnFinished
@@ -48,6 +48,16 @@ class Echo:
         """Say the same to everything."""
         del prompt
         yield TextDelta("Said.")
+        yield StepEnd(())
+
+
+class Busy:
+    """A model that thinks for as long as it may."""
+
+    async def generate(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
+        """Say nothing."""
+        del prompt
+        await asyncio.Event().wait()
         yield StepEnd(())
 
 
@@ -89,9 +99,11 @@ class Hanging(SqliteStore):
 
 
 @asynccontextmanager
-async def working(store: SqliteStore, streams: Streams | None = None) -> AsyncIterator[Engine]:
+async def working(
+    store: SqliteStore, streams: Streams | None = None, *, model: Model | None = None
+) -> AsyncIterator[Engine]:
     """Run an engine."""
-    agent = Agent("", Echo(), Bundle("default", ()), {})
+    agent = Agent("", model or Echo(), Bundle("default", ()), {})
     engine = Engine(
         agent=agent,
         store=store,
@@ -146,6 +158,22 @@ async def test_who_wakes_many_leaves_room_for_others(tmp_path: Path) -> None:
         assert await ended(store, turn.turn_id) is TurnState.COMPLETED
         async with asyncio.timeout(PATIENCE):
             await waiting
+
+
+async def test_who_wakes_many_has_its_turn_in_a_gateway_that_stays_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Questions whose time is over are denied also while as many turns are worked on as may be."""
+    monkeypatch.setattr(engine_module, "ROOM_SECONDS", 0.05)
+    async with (
+        await SqliteStore.open(tmp_path / "tyrum.sqlite3") as store,
+        working(store, model=Busy()) as engine,
+        asyncio.timeout(PATIENCE),
+    ):
+        for _ in range(3):
+            engine.wake((await store.accept(message())).turn.conversation_id)
+        assert engine.working == 3
+        assert await engine.room() == 1
 
 
 async def test_draining_begins_nothing(tmp_path: Path) -> None:

@@ -34,6 +34,9 @@ PAUSE = 1.0
 
 LONGEST_PAUSE = 60.0
 
+ROOM_SECONDS = 1.0
+"""How long who wakes many waits for room: what is due stays undone while nobody leaves."""
+
 
 class Engine:
     """Runs turns while its context is open."""
@@ -130,11 +133,16 @@ class Engine:
     async def room(self) -> int:
         """Return when fewer than half of the turns that may be worked on at once are, and how many fewer.
 
-        For who wakes many conversations of its own accord: whoever else comes still finds a free slot.
+        For who wakes many conversations of its own accord: whoever else comes still finds a free slot. A
+        gateway that is busy for longer has room for one every `ROOM_SECONDS`.
         """
-        while (room := max(1, self._concurrent // 2) - len(self._active)) <= 0:
-            self._left.clear()
-            await self._left.wait()
+        try:
+            async with asyncio.timeout(ROOM_SECONDS):
+                while (room := max(1, self._concurrent // 2) - len(self._active)) <= 0:
+                    self._left.clear()
+                    await self._left.wait()
+        except TimeoutError:
+            return 1
         return room
 
     def wake(self, conversation_id: ConversationId, due: Turn | None = None) -> None:
