@@ -228,7 +228,8 @@ class Writer:
 
     def _applied_unheard(self, result: object) -> None:
         if self.unheard is not None:
-            self.unheard(result)
+            # By itself: whatever becomes of it, the others get their answers.
+            self._loop.call_soon(self.unheard, result)
 
     def _too_slow(self) -> StateUnusable:
         return StateUnusable(
