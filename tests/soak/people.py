@@ -72,7 +72,7 @@ class People:
         self._chance = chance
         self._conversations = conversations
         self._sent = 0
-        self._watching: set[str] = set()
+        self._watching: dict[str, asyncio.Task[None]] = {}
         self._asking = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
         self._ended: dict[str, asyncio.Event] = defaultdict(asyncio.Event)
@@ -121,6 +121,8 @@ class People:
                 conversation = await self._exchange(conversation)
                 self._busy -= 1
                 await asyncio.sleep(self._chance.random() * 0.1)
+            # All its turns have ended, and their last event was seen.
+            self._watching.pop(conversation).cancel()
 
     async def _exchange(self, conversation: str) -> str:
         """Send one message or two that queue, and wait for the ends of their turns."""
@@ -130,8 +132,7 @@ class People:
             conversation = accepted.conversation_id
             turns.append(accepted.turn_id)
             if conversation not in self._watching and self._group is not None:
-                self._watching.add(conversation)
-                self._group.create_task(self._watch(conversation))
+                self._watching[conversation] = self._group.create_task(self._watch(conversation))
         if self._chance.random() < 0.05:
             await self._cancel(self._chance.choice(turns))
         for turn in turns:
@@ -151,7 +152,7 @@ class People:
                 return accepted
 
     async def _watch(self, conversation: str) -> None:
-        """Follow a conversation for ever; reconnect after the last event that was seen."""
+        """Follow a conversation until cancelled; reconnect after the last event that was seen."""
         seen = self.notes.seen[conversation]
         while True:
             client = await self._door.client()
