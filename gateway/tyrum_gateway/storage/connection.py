@@ -26,12 +26,12 @@ _COMMON: Mapping[str, str | int] = {
 WRITER: Mapping[str, str | int] = {
     **_COMMON,
     "wal_autocheckpoint": 2_000,
-    "cache_size": -16_000,
+    "cache_size": -4_000,
     "temp_store": 2,
     "query_only": 0,
 }
 """Settings of the one writing connection: an acknowledged commit is on the disk. A page that many commits
-change is folded into the file once for the 8 MB of log that they fill, and stays in 16 MB of memory."""
+change is folded into the file once for the 8 MB of log that they fill, and stays in 4 MB of memory."""
 READER: Mapping[str, str | int] = {**_COMMON, "wal_autocheckpoint": 0, "query_only": 1}
 """Settings of the connections that read."""
 
