@@ -21,7 +21,7 @@ OPERATOR = replace(BOB, roles=frozenset({Role.APPROVER, Role.OPERATOR}))
 def asked(target: Target = TOUCH) -> Approval:
     """A question of Alice."""
     question = approval(fresh(CallId))
-    subject = Subject('{"workspace":{"path":"/work"}}', "what")
+    subject = Subject('{"workspace":{"path":"/srv/agent"}}', "what")
     return replace(question, requested_by=ALICE.principal_id, subject=subject, target=target.describe())
 
 
@@ -61,7 +61,7 @@ def test_a_requester_who_may_not_approve_can_deny() -> None:
         replace(TOUCH, stdin=True),
         replace(TOUCH, env=frozenset({"A"})),
         Target("process.run", Effect.STATE_CHANGING, shell="true; true"),  # noqa: S604 - nothing runs
-        replace(TOUCH, program="/work/touch"),
+        replace(TOUCH, program="/srv/agent/touch"),
         replace(TOUCH, argv=("touch", "a" * 5000)),
     ],
     ids=["interpreter", "wrapper", "input", "environment", "shell", "workspace", "long"],
