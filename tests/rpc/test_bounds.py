@@ -1,6 +1,7 @@
 """What callers without a right may make the gateway hold: streams, connections, and how long."""
 
 import asyncio
+import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -110,6 +111,38 @@ async def test_a_watch_of_health_holds_no_long_name(tmp_path: Path) -> None:
         with pytest.raises(grpc.aio.AioRpcError, match="at most 256 characters") as caught:
             await begun(stub, "x" * (LONGEST_NAME + 1))
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_connections_to_an_address_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of those that say nothing: one too many is closed unanswered, and an end makes room."""
+    monkeypatch.setattr(server, "MOST_CONNECTIONS", 3)
+    async with listening(tmp_path) as path, asyncio.timeout(DEADLINE):
+
+        async def greeted() -> asyncio.StreamWriter | None:
+            reader, writer = await asyncio.open_unix_connection(path)
+            if await reader.read(1):
+                return writer
+            writer.close()
+            return None
+
+        held = [await greeted() for _ in range(3)]
+        assert all(held)
+        assert await greeted() is None
+        one = held.pop()
+        assert one is not None
+        one.close()
+        while (again := await greeted()) is None:
+            pass  # the end has not arrived yet
+        for writer in (*held, again):
+            assert writer is not None
+            writer.close()
+
+
+def test_addresses_leave_half_of_the_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the few descriptors of a login shell, each of three addresses gets its part of one half."""
+    for limit, most in ((1024, 170), (resource.RLIM_INFINITY, 1024), (65536, 1024), (3, 1)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, limit=limit: (limit, limit))
+        assert server._most_connections(3) == most
 
 
 async def test_connections_are_bounded_in_calls_and_in_idleness(

@@ -1,6 +1,7 @@
 """The gateway's gRPC server: its services behind one guard, with health and reflection."""
 
 import os
+import resource
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -39,6 +40,10 @@ as streams, so that one that is at its bound is told so, and can still call."""
 
 IDLE_MILLISECONDS = 600_000
 """For how long a connection without a call is kept; whoever is still there connects again by itself."""
+
+MOST_CONNECTIONS = 1024
+"""Connections that one address may have open, at most; what is more is closed as it comes. All addresses together
+take at most half of the descriptors that the process may have: the rest is for the database and the providers."""
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_LIMIT),
@@ -111,7 +116,8 @@ class GatewayServer:
             addresses: `unix:PATH` or `HOST:PORT`; port 0 takes a free one.
             certificates: For TLS on every `HOST:PORT`; without them they are served in the clear.
         """
-        self._server = grpc.aio.server(interceptors=[guard], options=_OPTIONS)
+        connections = ("grpc.max_allowed_incoming_connections", _most_connections(len(addresses)))
+        self._server = grpc.aio.server(interceptors=[guard], options=(*_OPTIONS, connections))
         self._health = Health()
         chat_pb2_grpc.add_ChatServiceServicer_to_server(services.chat, self._server)
         approval_pb2_grpc.add_ApprovalServiceServicer_to_server(services.approvals, self._server)
@@ -162,6 +168,13 @@ class GatewayServer:
     async def stop(self, grace: float) -> None:
         """Stop listening; calls in flight get `grace` seconds."""
         await self._server.stop(grace)
+
+
+def _most_connections(addresses: int) -> int:
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if descriptors == resource.RLIM_INFINITY:
+        return MOST_CONNECTIONS
+    return max(1, min(MOST_CONNECTIONS, descriptors // 2 // max(1, addresses)))
 
 
 def _credentials(certificates: Certificates | None) -> grpc.ServerCredentials | None:
