@@ -42,8 +42,8 @@ IDLE_MILLISECONDS = 600_000
 """For how long a connection without a call is kept; whoever is still there connects again by itself."""
 
 MOST_CONNECTIONS = 1024
-"""Connections that one address may have open, at most; what is more is closed as it comes. All addresses together
-take at most half of the descriptors that the process may have: the rest is for the database and the providers."""
+"""Connections that one address may have open, at most; what is more is closed as it comes. All addresses
+together take at most half of the process's descriptors: the rest is for the database and the providers."""
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_LIMIT),
