@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.storage.builders import message
-from tyrum_gateway.storage import SqliteStore, log_room
+from tyrum_gateway.domain.errors import StateUnusable
+from tyrum_gateway.storage import SqliteStore, log_room, store
+from tyrum_gateway.storage.connection import open_writer
 from tyrum_gateway.storage.tables import metadata
 
 
@@ -40,3 +42,23 @@ async def test_a_disk_with_little_left_is_spared(database: Path, monkeypatch: py
     monkeypatch.setattr(log_room, "_FREE_SHARE", 1 << 40)
     before, after = await _grown(database)
     assert before < after < 2_000 * 4096
+
+
+async def test_room_that_cannot_be_taken_back_ends_the_start_and_says_so(
+    database: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that is stuck in a transaction is closed, and the operator reads which file it is of."""
+    opened: list[sqlite3.Connection] = []
+
+    def reluctant(path: Path) -> sqlite3.Connection:
+        opened.append(open_writer(path))
+        opened[0].set_authorizer(
+            lambda _, what, *__: sqlite3.SQLITE_DENY if what == "ROLLBACK" else sqlite3.SQLITE_OK
+        )
+        return opened[0]
+
+    monkeypatch.setattr(store, "open_writer", reluctant)
+    with pytest.raises(StateUnusable, match=r"tyrum\.db cannot be used: not authorized"):
+        await SqliteStore.open(database, log_room=True)
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        opened[0].execute("SELECT 1")

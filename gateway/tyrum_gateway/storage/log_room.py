@@ -5,13 +5,12 @@ pages into a file that has them costs. Folded into the database the log keeps it
 commits after a start would pay.
 """
 
-import contextlib
 import os
 import sqlite3
 from pathlib import Path
 from typing import Final
 
-from tyrum_gateway.storage.connection import WRITER
+from tyrum_gateway.storage.connection import WRITER, failure
 
 _PAGE: Final = 4096
 _FREE_SHARE: Final = 64
@@ -26,17 +25,26 @@ def make_room(connection: sqlite3.Connection, path: Path) -> None:
     Args:
         connection: The writing one, in no transaction.
         path: Of the database.
+
+    Raises:
+        StateUnusable: What was begun cannot be taken back, so that the connection is of no use any more.
     """
     size = int(WRITER["wal_autocheckpoint"]) * _PAGE
     disk = os.statvfs(path.parent)
     if disk.f_bavail * disk.f_frsize < size * _FREE_SHARE:
         return
-    with contextlib.suppress(sqlite3.Error):
+    refused: sqlite3.Error | None = None
+    try:
         # Pages that find no place in memory are written ahead into the log; taken back, they are nothing.
         connection.execute("PRAGMA cache_size=16")
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("CREATE TABLE room (bytes BLOB)")
         connection.execute("INSERT INTO room VALUES (zeroblob(?))", (size,))
-    if connection.in_transaction:
-        connection.execute("ROLLBACK")
-    connection.execute(f"PRAGMA cache_size={WRITER['cache_size']}")
+    except sqlite3.Error as error:
+        refused = error
+    try:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        connection.execute(f"PRAGMA cache_size={WRITER['cache_size']}")
+    except sqlite3.Error as error:
+        raise failure(path, error) from refused or error

@@ -282,6 +282,10 @@ def _open(path: Path, *, log_room: bool) -> tuple[Path, sqlite3.Connection]:
     path = path.absolute()
     prepare(path)
     connection = open_writer(path)
-    if log_room:
-        make_room(connection, path)
+    try:
+        if log_room:
+            make_room(connection, path)
+    except BaseException:
+        connection.close()
+        raise
     return path, connection
