@@ -224,13 +224,14 @@ def test_a_run_is_shown_with_everything_it_had(place: Place, tyrum: Tyrum) -> No
 
 
 def test_resolved_approvals_are_listed_with_their_answers(place: Place, tyrum: Tyrum) -> None:
-    """`approvals list --all` says of each who resolved it, when, how authenticated, from where and why."""
+    """`approvals list --all` says of each for whom it was, who resolved it, when, how, from where and why."""
     code, out, _ = tyrum("approvals", "list", "--all")
     assert code == 0
-    assert out.splitlines()[0].split() == ["APPROVAL", "STATE", "EXPIRES", "RESOLVED", "BY", "REASON", "WHAT"]
+    header = ["APPROVAL", "STATE", "FOR", "EXPIRES", "RESOLVED", "BY", "REASON", "WHAT"]
+    assert out.splitlines()[0].split() == header
     answer = r" +\d{4}-\d\d-\d\d [\d:]{8}Z +operator \(token, unix .*\) +because +/usr/bin/tee -a asked$"
     for state in ("approved", "denied"):
-        assert re.search(rf"^appr_\w+ +{state} .*{answer}", out, re.MULTILINE), out
+        assert re.search(rf"^appr_\w+ +{state} +operator .*{answer}", out, re.MULTILINE), out
     _, out, _ = tyrum("approvals", "list", "--all", "--output", "jsonl")
     (denied,) = [item for item in objects(out) if item["turn_id"] == place.denied]
     assert (denied["resolved_by"], denied["method"], denied["reason"]) == ("operator", "token", "because")
@@ -282,6 +283,19 @@ def test_runs_are_listed_and_exported_by_filter(place: Place, tyrum: Tyrum, tmp_
     assert float(took.removesuffix(" seconds")) == pytest.approx(seconds, abs=0.002)
     assert (used, written) == (f"at least {tokens[0]} tokens in", f"{tokens[1]} out")
     assert err == "there may be older runs: --limit 3 ended the list\n"
+
+
+def test_who_opened_a_conversation_is_named(place: Place, tyrum: Tyrum) -> None:
+    """Lists, transcripts and exports name the principal; JSON has its id as well."""
+    _, out, _ = tyrum("conversations", "list")
+    assert re.search(rf"^{place.talk} +[\d-]+ [\d:]+Z +operator +\d+ +count$", out, re.MULTILINE), out
+    _, out, _ = tyrum("conversations", "list", "--output", "json")
+    (listed,) = [item for item in json.loads(out) if item["conversation_id"] == place.talk]
+    assert listed["principal"] == "operator"
+    opener = rf"by operator \({listed['principal_id']}\)$"
+    for command in (("show",), ("export", "--output", "text")):
+        _, out, _ = tyrum("conversations", *command, place.talk)
+        assert re.search(opener, out, re.MULTILINE), command
 
 
 def test_a_conversation_is_exported_whole(place: Place, tyrum: Tyrum, tmp_path: Path) -> None:

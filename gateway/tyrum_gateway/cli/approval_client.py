@@ -74,7 +74,7 @@ def show(approval: Approval, *, subject: bool = False) -> None:
             ("tool", approval.tool),
             ("asked by rule", approval.rule_id),
             ("agent", approval.agent),
-            ("for", approval.requested_by_name or approval.requested_by),
+            ("for", requester(approval)),
             ("conversation", approval.conversation_id),
             ("expires", moment(approval.expires_at)),
             ("resolved by", resolver(approval)),
@@ -100,6 +100,11 @@ def _yours(approval: Approval) -> str:
         "deny": approval.deny_barred,
     }
     return ", ".join(answer for answer, why in answers.items() if not why) or "only read it"
+
+
+def requester(approval: Approval) -> str:
+    """Write on whose behalf the call would run: the principal's name, its id when no name is known."""
+    return approval.requested_by_name or approval.requested_by
 
 
 def resolver(approval: Approval) -> str:

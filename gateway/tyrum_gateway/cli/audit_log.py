@@ -16,7 +16,7 @@ from tyrum.audit.v1.audit_pb2 import (
 )
 from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find
 from tyrum_gateway.cli.destination import destination
-from tyrum_gateway.cli.output import Format, as_json, emit_all, more, note, table
+from tyrum_gateway.cli.output import Format, as_json, counted, emit_all, more, note, table
 from tyrum_gateway.cli.terminal import shortened
 
 __all__ = ["Chosen", "Files", "export", "find", "heads", "list_rows", "rows"]
@@ -134,7 +134,7 @@ async def export(target: Target, files: Files, after: int) -> None:
                 out.write(json.dumps(as_json(row)) + "\n")
                 count += 1
     if files.rows is not None:
-        note(f"{count} rows written to {files.rows}")
+        note(f"{counted(count, 'row')} written to {files.rows}")
 
 
 def _head(head: SignedHead) -> str:

@@ -20,7 +20,7 @@ import typer
 
 from tyrum_gateway.cli.failure import ExitCode, Failure
 from tyrum_gateway.cli.options import Output, StateDir, sub_app
-from tyrum_gateway.cli.output import Format, emit, say
+from tyrum_gateway.cli.output import Format, counted, emit, say
 
 if TYPE_CHECKING:
     from tyrum.catalog.v1.catalog_pb2 import GetProviderResponse
@@ -194,7 +194,8 @@ def _configuration(config: Path | None, directory: Path) -> Iterator[Finding]:
         checked = check_file(path, environment=os.environ)
     except ConfigProblems as problems:
         command = f"tyrum config validate {path}"
-        yield Finding("configuration", Result.FAIL, f"{len(problems.problems)} problems in `{path}`", command)
+        found = f"{counted(len(problems.problems), 'problem')} in `{path}`"
+        yield Finding("configuration", Result.FAIL, found, command)
         return
     yield Finding("configuration", Result.OK, f"`{path}`")
     yield from _certificate(checked)

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterable, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+import grpc.aio
+
 from tyrum.approval.v1.approval_pb2 import (
     ANSWER_APPROVE,
     ANSWER_DENY,
@@ -12,9 +14,19 @@ from tyrum.approval.v1.approval_pb2 import (
     WatchApprovalsRequest,
     WatchApprovalsResponse,
 )
-from tyrum_gateway.cli.approval_client import call_line, every, get, outcome_word, resolve, resolver, show
-from tyrum_gateway.cli.connection import Gateway, Target, connect, find
-from tyrum_gateway.cli.failure import ExitCode, Failure
+from tyrum.identity.v1.identity_pb2 import ROLE_APPROVER, ROLE_OPERATOR, WhoAmIRequest
+from tyrum_gateway.cli.approval_client import (
+    call_line,
+    every,
+    get,
+    outcome_word,
+    requester,
+    resolve,
+    resolver,
+    show,
+)
+from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find, reason_of
+from tyrum_gateway.cli.failure import ExitCode, Failure, from_reason
 from tyrum_gateway.cli.output import Format, as_json, emit, emit_all, interactive, moment, note, say, table
 from tyrum_gateway.cli.question import confirmed
 from tyrum_gateway.cli.reconnect import resilient
@@ -41,16 +53,17 @@ async def list_approvals(target: Target, conversation_id: str, output: Format, *
         return
     if resolved:
         table(
-            ("APPROVAL", "STATE", "EXPIRES", "RESOLVED", "BY", "REASON", "WHAT"),
+            ("APPROVAL", "STATE", "FOR", "EXPIRES", "RESOLVED", "BY", "REASON", "WHAT"),
             [_row(item, moment(item.resolved_at), resolver(item), _shown(item.reason)) for item in found],
         )
     else:
-        table(("APPROVAL", "STATE", "EXPIRES", "WHAT"), [_row(item) for item in found])
+        table(("APPROVAL", "STATE", "FOR", "EXPIRES", "WHAT"), [_row(item) for item in found])
 
 
 def _row(item: Approval, *resolution: str) -> tuple[str, ...]:
     what = shortened(call_line(item), _WIDTH)
-    return (item.approval_id, outcome_word(item), moment(item.expires_at), *resolution, what)
+    state, expires = outcome_word(item), moment(item.expires_at)
+    return (item.approval_id, state, requester(item), expires, *resolution, what)
 
 
 def _shown(reason: str) -> str:
@@ -83,13 +96,13 @@ async def approve(
     """
     async with connect(target) as gateway:
         if not digest:
-            approval = await get(gateway, approval_id)
+            approval = await _read(gateway, approval_id)
             digest = approval.digest
             if approval.outcome:
                 note(f"already {outcome_word(approval)}")
             elif output is Format.TEXT and interactive():
                 show(approval)
-                _require_yours(approval, always)
+                await _require_yours(gateway, approval, always)
                 if not await confirmed("Approve exactly this?" if always is None else _ALWAYS):
                     raise Failure("not approved", hint=f"tyrum approvals deny {approval_id}")
             else:
@@ -99,15 +112,50 @@ async def approve(
         )
         if always is not None:
             always.put_into(request)
-        _print(await resolve(gateway, request), output)
+        answered = await (resolve if always is None else _for_good)(gateway, request)
+        _print(answered, output)
 
 
-def _require_yours(approval: Approval, always: "Always | None") -> None:
+async def _read(gateway: Gateway, approval_id: str) -> Approval:
+    """Read an approval to answer it: reading asks for other roles than answering does."""
+    try:
+        return await get(gateway, approval_id)
+    except grpc.aio.AioRpcError as error:
+        if (reason := reason_of(error)) != "ROLE_REQUIRED":
+            raise
+        raise from_reason(reason, "answering needs the role `approver`") from error
+
+
+async def _for_good(gateway: Gateway, request: ResolveApprovalRequest) -> Approval:
+    try:
+        return await resolve(gateway, request)
+    except grpc.aio.AioRpcError as error:
+        if reason_of(error) == "ROLE_REQUIRED":
+            await _require_operator(gateway, request.approval_id)
+        raise
+
+
+async def _require_operator(gateway: Gateway, approval_id: str) -> None:
+    """Say to an approver who may not permit for good what they can do instead."""
+    me = await gateway.identity.WhoAmI(WhoAmIRequest(), metadata=gateway.metadata, timeout=DEADLINE)
+    if ROLE_APPROVER in me.principal.roles and ROLE_OPERATOR not in me.principal.roles:
+        raise Failure(
+            "permitting for good needs the role `operator` besides",
+            hint="approve it this once, without --always; or somebody with the roles approver and operator: "
+            f"tyrum approvals approve {approval_id} --always",
+            code=ExitCode.NOT_AUTHORIZED,
+        )
+
+
+async def _require_yours(gateway: Gateway, approval: Approval, always: "Always | None") -> None:
     """Ask nobody for an answer that would be refused."""
     if approval.approve_barred:
         hint = "somebody else with the role approver: tyrum approvals approve " + approval.approval_id
         raise Failure(approval.approve_barred, hint=hint, code=ExitCode.NOT_AUTHORIZED)
-    if always is not None and always.argv is None and approval.always_barred:
+    if always is None or not approval.always_barred:
+        return
+    await _require_operator(gateway, approval.approval_id)
+    if always.argv is None:
         raise Failure(approval.always_barred, hint="approve it once: without --always")
 
 
@@ -132,7 +180,8 @@ def _line(approval: Approval) -> None:
     by = f" by {resolver(approval)}" if approval.resolved_by else ""
     until = "" if approval.outcome else f", until {moment(approval.expires_at)}"
     what = shortened(call_line(approval), _WIDTH)
-    say(f"{approval.approval_id}  {outcome_word(approval)}{by}{until}  {what}")
+    state = f"{outcome_word(approval)} for {requester(approval)}{by}{until}"
+    say(f"{approval.approval_id}  {state}  {what}")
 
 
 async def deny(target: Target, approval_id: str, reason: str, output: Format) -> None:

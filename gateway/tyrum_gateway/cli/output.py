@@ -95,6 +95,16 @@ def more(what: str, limit: int) -> str:
     return f"there may be {what}: --limit {limit} ended the list"
 
 
+def named(name: str, identifier: str) -> str:
+    """Write whom an id stands for: the name with the id behind it, the id alone when no name is known."""
+    return f"{visible_line(name)} ({identifier})" if name else identifier
+
+
+def counted(number: int, noun: str) -> str:
+    """Write a number with its noun, an `s` behind it unless it is one: `1 row`, `2 rows`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def heading(text: str) -> None:
     """Print a heading: bold on a terminal."""
     styled(visible_line(text), "bold")

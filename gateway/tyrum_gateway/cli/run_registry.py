@@ -25,6 +25,7 @@ from tyrum_gateway.cli.destination import destination
 from tyrum_gateway.cli.output import (
     Format,
     as_json,
+    counted,
     emit,
     emit_all,
     enum_word,
@@ -32,6 +33,7 @@ from tyrum_gateway.cli.output import (
     heading,
     moment,
     more,
+    named,
     note,
     say,
     table,
@@ -119,7 +121,7 @@ async def export(target: Target, chosen: Chosen, file: Path | None, output: Form
             if output is Format.JSON:
                 out.write("]\n" if count else "[]\n")
     if file is not None:
-        note(f"{count} runs written to {file}")
+        note(f"{counted(count, 'run')} written to {file}")
 
 
 async def _all(gateway: Gateway, chosen: Chosen) -> AsyncIterator[Run]:
@@ -160,7 +162,7 @@ def _show(run: Run) -> None:
     fields(
         [
             ("turn", f"{run.turn_id}, number {run.number} of {run.conversation_id}"),
-            ("asked by", f"{run.principal} ({run.principal_id})".strip()),
+            ("asked by", named(run.principal, run.principal_id)),
             ("agent", run.agent),
             ("model", run.model),
             ("backend", f"{run.backend} {run.session}".strip()),
@@ -170,9 +172,9 @@ def _show(run: Run) -> None:
             ("accepted", moment(run.created_at)),
             ("ended", moment(run.ended_at)),
             ("took", f"{_seconds(run.total)} s{waited}" if run.HasField("total") else ""),
-            ("steps", f"{run.steps} in {run.attempts} attempts"),
+            ("steps", _steps(run)),
             ("tokens", _tokens(run)),
-            ("output", f"{run.output_bytes} bytes"),
+            ("output", counted(run.output_bytes, "byte")),
         ]
     )
     if run.calls:
@@ -221,6 +223,12 @@ def _state(run: Run) -> str:
     return enum_word(TurnState, run.state, "TURN_STATE_")
 
 
+def _steps(run: Run) -> str:
+    """Write how many steps the model was asked for, and what of its answers came to nothing."""
+    given_up = run.attempts - run.steps
+    return f"{run.steps}, besides {counted(given_up, 'attempt')} given up" if given_up > 0 else str(run.steps)
+
+
 def _tokens(run: Run) -> str:
     bound = "" if run.usage_complete else "at least "
     return f"{bound}{run.input_tokens} in, {run.output_tokens} out"
@@ -230,8 +238,7 @@ def _totals(runs: Sequence[Run]) -> str:
     bound = "" if all(run.usage_complete for run in runs) else "at least "
     tokens_in, tokens_out = sum(run.input_tokens for run in runs), sum(run.output_tokens for run in runs)
     seconds = sum(run.total.ToNanoseconds() for run in runs) / 1e9
-    turns = f"{len(runs)} turn{'' if len(runs) == 1 else 's'}"
-    calls = f"{sum(len(run.calls) for run in runs)} calls"
+    turns, calls = counted(len(runs), "turn"), counted(sum(len(run.calls) for run in runs), "call")
     return f"total: {turns}, {calls}, {seconds:.3f} seconds, {bound}{tokens_in} tokens in, {tokens_out} out"
 
 

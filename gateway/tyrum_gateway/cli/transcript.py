@@ -23,6 +23,7 @@ from tyrum_gateway.cli.output import (
     fields,
     moment,
     more,
+    named,
     note,
     say,
     table,
@@ -61,12 +62,13 @@ async def list_conversations(target: Target, limit: int, output: Format) -> None
             (
                 item.conversation_id,
                 moment(item.updated_at),
+                item.principal or item.principal_id,
                 str(item.last_sequence),
                 shortened(item.title, 60),
             )
             for item in found
         ]
-        table(("CONVERSATION", "LAST EVENT", "EVENTS", "TITLE"), rows)
+        table(("CONVERSATION", "LAST EVENT", "WHO", "EVENTS", "TITLE"), rows)
     if token:
         note(more("older conversations", limit))
 
@@ -105,7 +107,7 @@ async def show(target: Target, conversation_id: str, output: Format) -> None:
             fields(
                 [
                     ("conversation", head.conversation_id),
-                    ("opened", f"{moment(head.created_at)} by {head.principal_id}"),
+                    ("opened", f"{moment(head.created_at)} by {named(head.principal, head.principal_id)}"),
                     ("events", str(head.last_sequence)),
                 ]
             )

@@ -13,7 +13,7 @@ from tyrum.chat.v1.event_pb2 import ApprovalOutcome, CallState, Decision, Event,
 from tyrum_gateway.cli.connection import DEADLINE, Target, connect, find
 from tyrum_gateway.cli.destination import destination
 from tyrum_gateway.cli.failure import Failure
-from tyrum_gateway.cli.output import Format, as_json, enum_word, moment, note
+from tyrum_gateway.cli.output import Format, as_json, counted, enum_word, moment, named, note
 from tyrum_gateway.cli.terminal import visible, visible_line
 from tyrum_gateway.cli.transcript import events
 
@@ -48,7 +48,7 @@ async def export(target: Target, conversation_id: str, file: Path | None, output
             if output is Format.JSON:
                 out.write("\n]}\n")
     if file is not None:
-        note(f"{count} events written to {file}")
+        note(f"{counted(count, 'event')} written to {file}")
 
 
 def _begin(out: TextIO, head: Conversation, output: Format) -> None:
@@ -59,7 +59,7 @@ def _begin(out: TextIO, head: Conversation, output: Format) -> None:
             out.write(json.dumps({"conversation": as_json(head)}) + "\n")
         case Format.TEXT:
             out.write(f"Conversation {head.conversation_id}\n")
-            out.write(f"Opened {moment(head.created_at)} by {head.principal_id}\n")
+            out.write(f"Opened {moment(head.created_at)} by {named(head.principal, head.principal_id)}\n")
             out.write(f"Events: {head.last_sequence}\n")
 
 

@@ -131,6 +131,8 @@ class Conversation:
 
     conversation_id: ConversationId
     principal_id: PrincipalId
+    principal: str
+    """Name of the principal; empty when there is none of that id any more."""
     created_at: datetime
     updated_at: datetime
     last_sequence: int

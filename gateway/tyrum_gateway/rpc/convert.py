@@ -164,6 +164,7 @@ def conversation(item: Conversation) -> chat_pb2.Conversation:
     return chat_pb2.Conversation(
         conversation_id=item.conversation_id,
         principal_id=item.principal_id,
+        principal=item.principal,
         created_at=timestamp(item.created_at),
         updated_at=timestamp(item.updated_at),
         last_sequence=item.last_sequence,

@@ -120,6 +120,7 @@ def conversation(row: sqlite3.Row) -> Conversation:
     return Conversation(
         conversation_id=ConversationId(row["conversation_id"]),
         principal_id=PrincipalId(row["principal_id"]),
+        principal=row["principal"] or "",
         created_at=from_microseconds(row["created_at"]),
         updated_at=from_microseconds(row["updated_at"]),
         last_sequence=row["last_sequence"],

@@ -312,10 +312,10 @@ CHECKPOINT = compiled(
     )
 )
 
-CONVERSATION = compiled(
-    select(conversations).where(conversations.c.conversation_id == bindparam("conversation"))
-)
-_conversations = select(conversations).order_by(conversations.c.conversation_id.desc()).limit(_size)
+_owner = select(principals.c.name).where(principals.c.principal_id == conversations.c.principal_id)
+_opened = select(conversations, _owner.scalar_subquery().label("principal"))
+CONVERSATION = compiled(_opened.where(conversations.c.conversation_id == bindparam("conversation")))
+_conversations = _opened.order_by(conversations.c.conversation_id.desc()).limit(_size)
 _conversations_before = _conversations.where(conversations.c.conversation_id < bindparam("before"))
 _owned = conversations.c.principal_id == bindparam("owner")
 NEWEST_CONVERSATIONS = compiled(_conversations)

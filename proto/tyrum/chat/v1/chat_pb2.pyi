@@ -470,6 +470,7 @@ class Conversation(_message.Message):
     UPDATED_AT_FIELD_NUMBER: _builtins.int
     LAST_SEQUENCE_FIELD_NUMBER: _builtins.int
     TITLE_FIELD_NUMBER: _builtins.int
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """`conv_` and 26 characters."""
     principal_id: _builtins.str
@@ -478,6 +479,8 @@ class Conversation(_message.Message):
     """Sequence of its last event."""
     title: _builtins.str
     """First line of the first message, at most 120 characters."""
+    principal: _builtins.str
+    """Name of the principal in `principal_id`; empty when it is not known."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When it was opened."""
@@ -495,10 +498,11 @@ class Conversation(_message.Message):
         updated_at: _timestamp_pb2.Timestamp | None = ...,
         last_sequence: _builtins.int = ...,
         title: _builtins.str = ...,
+        principal: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "updated_at", b"updated_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "created_at", b"created_at", "last_sequence", b"last_sequence", "principal_id", b"principal_id", "title", b"title", "updated_at", b"updated_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "created_at", b"created_at", "last_sequence", b"last_sequence", "principal", b"principal", "principal_id", b"principal_id", "title", b"title", "updated_at", b"updated_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
