@@ -198,6 +198,98 @@ def test_a_whole_configuration_is_judged_as_its_agent(run: Run, tmp_path: Path) 
     assert run("test", path, "--bundle", config) == (0, f"{path}: 5 cases as expected\n", "")
 
 
+def test_an_agent_that_the_configuration_lacks_is_refused(run: Run, tmp_path: Path) -> None:
+    """Nothing is judged for an agent that there is not; the nearest is named, with the place in the cases."""
+    config = tmp_path / "config.yaml"
+    config.write_text(MINIMAL, encoding="utf-8")
+    code, out, err = run("explain", "process.run", "ls", "--bundle", config, "--agent", "defualt")
+    assert (code, out) == (2, "")
+    assert err == "error: --agent: no agent of this name is declared; did you mean `default`?\n"
+    path = cases(tmp_path, "{argv: [ls], expect: require_approval}", "{argv: [ls], agent: x, expect: allow}")
+    assert run("test", path, "--bundle", config) == (
+        3,
+        f"{path}:3:5: cases[1].agent: no agent of this name is declared; `agents` declares `default`\n",
+        "error: 1 problem in the file\n",
+    )
+
+
+def test_rules_that_seem_to_decide_nothing_are_warned_of(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same by `config validate` and `policy test`: with rule, place and fix, on stderr or in the JSON."""
+    own = tmp_path.resolve() / "own"
+    own.write_text("#!/bin/sh\n", encoding="utf-8")
+    own.chmod(0o755)
+    allow = "decision: allow, author: me, match: {tool: process.run, program:"
+    rules = [
+        f"{{id: twice, {allow} /usr/bin/wc, argv: [wc, -l]}}}}",
+        "{id: bare, decision: deny, match: {argv: [rm], rest: true}}",
+        "{id: gone, decision: deny, match: {program: /usr/local/bin/no-such}}",
+        "{id: place, decision: deny, match: {program: /usr/bin}}",
+        f"{{id: own, {allow} {own}}}}}",
+        f"{{id: answered, {allow} {own}, replaceable: true, stdin: true}}}}",
+        f"{{id: late, {allow} /usr/bin/head, argv: [-n]}}}}",
+        "{id: all-heads, decision: require_approval, match: {program: /usr/bin/head}}",
+        "{id: read, decision: allow, match: {effect: read_only}}",
+        "{id: fine, decision: deny, match: {program: /usr/bin/rm}}",
+    ]
+    expected = (
+        (
+            "8:5: policy.deploymnt",
+            "no agent has this bundle: its rules decide nothing; did you mean `deployment`?",
+        ),
+        (
+            "11:105: policy.default.rules[0].match.argv",
+            "rule `twice` matches `wc wc …` only: `argv` begins after",
+        ),
+        (
+            "12:50: policy.default.rules[1].match.argv",
+            "`bare` does not match `rm` itself: `argv` begins after",
+        ),
+        (
+            "13:53: policy.default.rules[2].match.program",
+            "rule `gone` matches nothing here: there is no such",
+        ),
+        ("14:54: policy.default.rules[3].match.program", "name the program itself"),
+        (
+            "15:84: policy.default.rules[4].match.program",
+            "rule `own` allows nothing here: `own` can be replaced",
+        ),
+        (
+            "17:9: policy.default.rules[6]",
+            "rule `all-heads` (line 18) decides `require_approval` on every call",
+        ),
+        ("19:53: policy.default.rules[8].match.effect", "no tool of this version only reads"),
+    )
+    config = tmp_path / "config.yaml"
+    listed = "".join(f"      - {rule}\n" for rule in rules)
+    config.write_text(
+        MINIMAL.replace(
+            "  default: {rules: []}",
+            f"  deploymnt:\n    rules: [{rules[-1].replace('fine', 'x')}]\n  default:\n    rules:\n{listed}",
+        ),
+        encoding="utf-8",
+    )
+    path = cases(tmp_path, "{argv: [rm], expect: deny}")
+    code, out, err = run("test", path, "--bundle", config)
+    assert (code, out) == (0, f"{path}: 1 case as expected\n")
+    assert len(err.splitlines()) == len(expected)
+    for line, (place, told) in zip(err.splitlines(), expected, strict=True):
+        assert line.startswith(f"warning: {config}:{place}: ")
+        assert told in line
+    code, out, again = run("test", path, "--bundle", config, "--output", "json")
+    assert (code, again, len(json.loads(out)["warnings"])) == (0, "", len(expected))
+    assert run_command(["config", "validate", str(config)]) == 0
+    assert capsys.readouterr() == (f"{config}: valid\n", err)
+    alone = tmp_path / "rules.yaml"
+    alone.write_text("rules:\n" + "".join(f"  - {rule}\n" for rule in rules), encoding="utf-8")
+    err = run("test", path, "--bundle", alone)[2]
+    assert [line.partition(": rule ")[0] for line in err.splitlines()] == [
+        f"warning: {alone}:{int(line) - 9}:{int(column) - 4}: {key.removeprefix('policy.default.')}"
+        for line, column, key in (place.replace(": ", ":").split(":") for place, _ in expected[1:])
+    ]
+
+
 def test_a_call_is_explained(run: Run, rules: Path) -> None:
     """Decision, rule, author and target are there, and for shell text its commands or why it is opaque."""
     told = explanation(run, rules, "head -5 a | wc -l")

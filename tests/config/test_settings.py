@@ -216,6 +216,16 @@ def test_the_quickstart_has_one_rule_of_each_sort(tmp_path: Path, program: str, 
             "an allow never matches a call that a shell runs",
         ),
         (
+            "{id: a, decision: deny, match: {shell: true, program: /usr/bin/rm}}",
+            "the program is bash, so that",
+        ),
+        (
+            "{id: a, decision: deny, match: {shell: true, argv: [rm], rest: true}}",
+            "text and no arguments, so",
+        ),
+        ("{id: a, decision: deny, match: {cwd: /srv}}", "match.cwd: expected a relative path without `..`"),
+        ("{id: a, decision: deny, match: {effect: none}}", "match.effect: expected `read_only` or"),
+        (
             "{id: a, decision: allow, author: me, match: {tool: process.run, program: /x, env: [LD_AUDIT]}}",
             "match.env[0]: programs obey a variable of this name as code",
         ),

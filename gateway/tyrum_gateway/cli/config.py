@@ -16,7 +16,7 @@ import typer
 
 from tyrum_gateway.cli.failure import ExitCode, Failure
 from tyrum_gateway.cli.options import Output, sub_app
-from tyrum_gateway.cli.output import Format, emit, say
+from tyrum_gateway.cli.output import Format, emit, note, say
 from tyrum_gateway.config import (
     ConfigProblems,
     Problem,
@@ -25,6 +25,7 @@ from tyrum_gateway.config import (
     config_file,
     load_settings,
 )
+from tyrum_gateway.config.idle_rules import idle_rules
 from tyrum_gateway.config.schema import json_schema
 from tyrum_gateway.config.show import Effective, effective
 
@@ -53,23 +54,29 @@ def validate(
 ) -> None:
     """Check a file and print every problem by position.
 
-    A problem is one line, `file:line:column: path: message`, and the exit code is then 3.
+    A problem is one line, `file:line:column: path: message`, and the exit code is then 3. Rules that seem to
+    decide nothing are told as `warning:`, and change no exit code.
     """
     path = config_file(file)
     try:
-        check_certificates(check_file(path, environment=os.environ))
+        checked = check_file(path, environment=os.environ)
+        check_certificates(checked)
+        warnings = idle_rules(checked, _replaceable)
     except ConfigProblems as problems:
         raise _told(problems.problems, output) from None
     statuses, refused = _probe(path) if probe else ((), [])
     if refused:
-        _tell(refused, output, statuses)
+        _tell(refused, output, statuses, warnings)
         raise Failure(_summary(refused), code=ExitCode.PROVIDER_UNAVAILABLE)
+    if output is not Format.JSON:
+        for warning in warnings:
+            note(f"warning: {warning}")
     if output is Format.TEXT:
         say(f"{path}: valid")
         for status in statuses:
             say(f"{status.name}: {status.lifecycle}")
     else:
-        _tell((), output, statuses if probe else None)
+        _tell((), output, statuses if probe else None, warnings)
 
 
 @config_app.command()
@@ -110,7 +117,10 @@ def _told(problems: Sequence[Problem], output: Format) -> Failure:
 
 
 def _tell(
-    problems: Sequence[Problem], output: Format, statuses: "Sequence[ProviderStatus] | None" = None
+    problems: Sequence[Problem],
+    output: Format,
+    statuses: "Sequence[ProviderStatus] | None" = None,
+    warnings: Sequence[Problem] = (),
 ) -> None:
     match output:
         case Format.TEXT:
@@ -123,10 +133,17 @@ def _tell(
             told: dict[str, object] = {
                 "valid": not problems,
                 "problems": [problem.as_json() for problem in problems],
+                "warnings": [warning.as_json() for warning in warnings],
             }
             if statuses is not None:
                 told["providers"] = [_status_json(status) for status in statuses]
             emit(told, output)
+
+
+def _replaceable(program: str) -> str:
+    from tyrum_gateway.cli import rehearsal  # noqa: PLC0415 - loads the parser of shell text
+
+    return rehearsal.replaceable(program)
 
 
 def _probe(path: Path) -> "tuple[Sequence[ProviderStatus], Sequence[Problem]]":

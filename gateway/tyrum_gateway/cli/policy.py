@@ -10,7 +10,7 @@ import typer
 from tyrum_gateway.cli import overrides
 from tyrum_gateway.cli.failure import ExitCode, Failure
 from tyrum_gateway.cli.options import Output, sub_app
-from tyrum_gateway.cli.output import Format, emit, fields, say
+from tyrum_gateway.cli.output import Format, emit, fields, note, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,18 +51,28 @@ def check_cases(
 ) -> None:
     """Judge calls by rules and print each that is not judged as expected; nothing runs.
 
-    A difference is one line, `file:line:column: name: expected …, got …`, and the exit code is then 1.
+    A difference is one line, `file:line:column: name: expected …, got …`, and the exit code is then 1. What
+    seems to decide nothing in the rules is told as `warning:`, and changes no exit code.
     """
     from tyrum_gateway.cli import rehearsal  # noqa: PLC0415 - loads the parser of shell text
-    from tyrum_gateway.config import ConfigProblems, config_file  # noqa: PLC0415
+    from tyrum_gateway.config import ConfigProblems, Problem, config_file  # noqa: PLC0415
     from tyrum_gateway.config.cases import load_cases  # noqa: PLC0415
     from tyrum_gateway.config.rule_file import load_rules  # noqa: PLC0415
 
     try:
-        rules = load_rules(config_file(bundle), environment=os.environ)
+        rules = load_rules(config_file(bundle), environment=os.environ, replaceable=rehearsal.replaceable)
         listed = load_cases(cases)
     except ConfigProblems as problems:
         raise _unusable(problems.problems) from None
+    strange = [
+        Problem(str(cases), case.place, ("cases", index, "agent"), "dangling_reference", why)
+        for index, case in enumerate(listed)
+        if (why := rules.unknown(case.agent))
+    ]
+    if strange:
+        raise _unusable(strange)
+    for warning in rules.warnings if output is not Format.JSON else ():
+        note(f"warning: {warning}")
     with rehearsal.rehearsing(rules, workspace) as rehearsed:
         judged = [
             (
@@ -86,6 +96,7 @@ def check_cases(
                 {
                     "cases": len(listed),
                     "differences": [_difference_json(case, found) for case, found in wrong],
+                    "warnings": [warning.as_json() for warning in rules.warnings],
                 },
                 output,
             )
@@ -114,9 +125,11 @@ def explain(
     from tyrum_gateway.config.rule_file import load_rules  # noqa: PLC0415
 
     try:
-        rules = load_rules(config_file(bundle), environment=os.environ)
+        rules = load_rules(config_file(bundle), environment=os.environ, replaceable=rehearsal.replaceable)
     except ConfigProblems as problems:
         raise _unusable(problems.problems) from None
+    if why := rules.unknown(agent):
+        raise Failure(f"--agent: {why}", code=ExitCode.USAGE)
     with rehearsal.rehearsing(rules, workspace) as rehearsed:
         judged = rehearsed.judge(
             tool,

@@ -17,6 +17,7 @@ from typing import Any
 from tyrum_gateway.config.rule_file import RuleFile
 from tyrum_gateway.domain.policy import Effect, Miss, Provenance, Target, Verdict, evaluate, near_misses
 from tyrum_gateway.domain.process import RunLimits
+from tyrum_gateway.tools import programs, reach
 from tyrum_gateway.tools.programs import SearchPath
 from tyrum_gateway.tools.run_arguments import MAX_TIMEOUT_MS, parse_arguments
 from tyrum_gateway.tools.run_call import NAME, RunSettings, resolve
@@ -83,6 +84,13 @@ def rehearsing(rules: RuleFile, workspace: Path | None) -> Iterator[Rehearsal]:
         return
     with tempfile.TemporaryDirectory(prefix="tyrum-policy-") as directory:
         yield Rehearsal(rules, Path(directory), make_directories=True)
+
+
+def replaceable(program: str) -> str:
+    """Say how others than root can replace the program of a rule; empty when they cannot."""
+    found = programs.executable(program)
+    # No path lies beneath a device: the agent's workspace is not known here.
+    return "" if found is None else reach.replaceable(found, os.devnull)
 
 
 def arguments_of(text: str) -> str:

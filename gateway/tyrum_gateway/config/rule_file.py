@@ -13,9 +13,10 @@ from pydantic import ValidationError
 from tyrum_gateway.config import model
 from tyrum_gateway.config.document import Document, Entry, Mapping, Node, plain, read_document
 from tyrum_gateway.config.explain import explain
+from tyrum_gateway.config.idle_rules import Replaceable, idle_rules, idle_rules_alone
 from tyrum_gateway.config.load import check_file, read_file
 from tyrum_gateway.config.policy import to_bundle
-from tyrum_gateway.config.problems import ConfigProblems, Problem, show_path
+from tyrum_gateway.config.problems import ConfigProblems, Problem, did_you_mean, one_of, show_path
 from tyrum_gateway.config.rules import rules
 from tyrum_gateway.domain.policy import DEPLOYMENT, Bundle, together
 
@@ -32,10 +33,26 @@ class RuleFile:
     """Directories in which programs are looked for."""
     secrets: frozenset[str] | None
     """Names that a call may ask for; None when the file does not say."""
+    agents: frozenset[str] | None
+    """Agents that there are; None when the file does not say."""
+    warnings: tuple[Problem, ...]
+    """What seems to decide nothing in it."""
+
+    def unknown(self, agent: str) -> str:
+        """Say why there are no calls of an agent, with the nearest one; empty when there may be."""
+        if self.agents is None or agent in self.agents:
+            return ""
+        hint = did_you_mean(agent, self.agents) or f"; `agents` declares {one_of(sorted(self.agents), 'and')}"
+        return f"no agent of this name is declared{hint}"
 
 
-def load_rules(path: Path, *, environment: AbstractMapping[str, str]) -> RuleFile:
+def load_rules(path: Path, *, environment: AbstractMapping[str, str], replaceable: Replaceable) -> RuleFile:
     """Read rules.
+
+    Args:
+        path: Of the file.
+        environment: Of the operator's command.
+        replaceable: Tells which programs others than root can replace.
 
     Raises:
         ConfigProblems: the file cannot be used; it lists every problem by position.
@@ -43,10 +60,13 @@ def load_rules(path: Path, *, environment: AbstractMapping[str, str]) -> RuleFil
     file = str(path)
     tree = read_document(read_file(path), file)
     if tree.root is not None and set(tree.root.entries) == {"rules"}:
-        return RuleFile(_bundle_alone(tree, tree.root, file), model.DEFAULT_PATH, None)
+        bundle = _bundle_alone(tree, tree.root, file)
+        warnings = idle_rules_alone(tree.root, bundle, file, replaceable)
+        return RuleFile(to_bundle("default", bundle), model.DEFAULT_PATH, None, None, warnings)
     if tree.root is not None and (section := _section(tree.root, file)) is not None:
         raise ConfigProblems([section])
-    content = check_file(path, environment=environment, passing=_OF_THE_MACHINE).content
+    checked = check_file(path, environment=environment, passing=_OF_THE_MACHINE)
+    content = checked.content
     bundles = {name: to_bundle(name, bundle) for name, bundle in content.policy.items()}
     agent = content.agents.default
     chosen = agent.profiles.isolation
@@ -55,6 +75,8 @@ def load_rules(path: Path, *, environment: AbstractMapping[str, str]) -> RuleFil
         together(bundles.get(DEPLOYMENT), bundles[agent.policy]),
         model.DEFAULT_PATH if profile is None else tuple(profile.path),
         frozenset(agent.secrets),
+        frozenset(model.Agents.model_fields),
+        idle_rules(checked, replaceable),
     )
 
 
@@ -82,7 +104,7 @@ def _holds_rules(node: Node) -> bool:
     return isinstance(node, Mapping) and set(node.entries) == {"rules"}
 
 
-def _bundle_alone(tree: Document, root: Mapping, file: str) -> Bundle:
+def _bundle_alone(tree: Document, root: Mapping, file: str) -> model.Bundle:
     """Check the rules as if they stood in a bundle of a whole file."""
     bundle = Mapping(root.place, {"default": Entry(root.place, root)})
     within = Mapping(root.place, {"policy": Entry(root.place, bundle)})
@@ -95,4 +117,4 @@ def _bundle_alone(tree: Document, root: Mapping, file: str) -> Bundle:
         problems += explain(error, tree, file, shape=model.Bundle)
     if problems or content is None:
         raise ConfigProblems(problems)
-    return to_bundle("default", content)
+    return content

@@ -50,6 +50,8 @@ def _rule(rule: Mapping, path: Path, file: str) -> Iterator[Problem]:
     if tool == "process.run" and effect == "read_only":
         message = "`process.run` is state_changing: this rule can never match"
         yield Problem(file, conditions["effect"].place, (*path, "match", "effect"), "never_matches", message)
+    if "shell" in conditions and _is_true(conditions["shell"].value):
+        yield from _of_shell(match.value, (*path, "match"), file)
     if "rest" in conditions and "argv" not in conditions:
         message = "`rest` extends `argv`; without `argv` any arguments match"
         yield Problem(file, conditions["rest"].place, (*path, "match", "rest"), "no_effect", message)
@@ -77,6 +79,27 @@ def _rule(rule: Mapping, path: Path, file: str) -> Iterator[Problem]:
     yield from _openings(conditions, (*path, "match"), file)
 
 
+def _of_shell(match: Mapping, path: Path, file: str) -> Iterator[Problem]:
+    """Find what a call that bash runs never has: a program of its own, and arguments."""
+    program = _text(match, "program")
+    # The shell is what `bash` leads to in the operator's directories, whatever the version in its name.
+    if program is not None and "bash" not in program.rpartition("/")[2]:
+        message = (
+            "with `shell: true` the program is bash, so that this rule can never match; without `shell` it "
+            "reaches the command inside shell text as well"
+        )
+        yield Problem(
+            file, match.entries["program"].value.place, (*path, "program"), "never_matches", message
+        )
+    argv = descend(match, "argv")
+    if isinstance(argv, Sequence) and (argv.items or not _is_true(descend(match, "rest"))):
+        message = (
+            "a call that a shell runs has text and no arguments, so that this rule can never match; without "
+            "`shell` it reaches the commands inside the text as well"
+        )
+        yield Problem(file, match.entries["argv"].place, (*path, "argv"), "never_matches", message)
+
+
 def _openings(conditions: dict[str, Entry], path: Path, file: str) -> Iterator[Problem]:
     """Find what an allow leaves open for a call to run something else through it."""
     program = conditions.get("program")
@@ -99,7 +122,7 @@ def _openings(conditions: dict[str, Entry], path: Path, file: str) -> Iterator[P
                 yield Problem(file, item.place, (*path, key, index), "injects", message)
 
 
-def _is_true(node: Node) -> bool:
+def _is_true(node: Node | None) -> bool:
     return isinstance(node, Scalar) and node.value is True
 
 

@@ -10,6 +10,7 @@ from tyrum_gateway.domain.policy.evaluate import Override, Verdict, evaluate
 from tyrum_gateway.domain.policy.names import called_by_its_name, injects, starts_others
 from tyrum_gateway.domain.policy.nearest import Miss, near_misses
 from tyrum_gateway.domain.policy.rule import AnyArgument, ArgumentMatch, Decision, Literal, Prefix, Rule
+from tyrum_gateway.domain.policy.shadow import overshadowed
 from tyrum_gateway.domain.policy.target import Effect, Provenance, StartedCommand, Target
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "evaluate",
     "injects",
     "near_misses",
+    "overshadowed",
     "starts_others",
     "together",
 ]

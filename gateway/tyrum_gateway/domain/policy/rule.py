@@ -109,9 +109,9 @@ class Rule:
         if not self.rest and (len(arguments) > len(patterns) or not target.complete):
             return False
         pairs = list(zip(patterns, arguments, strict=False))
-        if self.decision is Decision.ALLOW and any(_climbs(*pair) for pair in pairs):
+        if self.decision is Decision.ALLOW and any(climbs(*pair) for pair in pairs):
             return False
-        return all(_argument_matches(*pair) for pair in pairs)
+        return all(argument_matches(*pair) for pair in pairs)
 
     def _admits_extras(self, target: Target) -> bool:
         return (
@@ -153,7 +153,8 @@ class Rule:
         return value
 
 
-def _argument_matches(pattern: ArgumentMatch, argument: str) -> bool:
+def argument_matches(pattern: ArgumentMatch, argument: str) -> bool:
+    """Tell whether one argument is as a pattern says; what an allow wants besides is `climbs`."""
     match pattern:
         case Literal(text):
             return argument == text
@@ -163,7 +164,7 @@ def _argument_matches(pattern: ArgumentMatch, argument: str) -> bool:
             return True
 
 
-def _climbs(pattern: ArgumentMatch, argument: str) -> bool:
+def climbs(pattern: ArgumentMatch, argument: str) -> bool:
     """Tell whether an argument leaves the directory by whose path a prefix lets it begin."""
     if not isinstance(pattern, Prefix):
         return False
