@@ -33,6 +33,8 @@ DEADLINE = 30.0
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 """How a client of HTTP/2 begins, with empty settings."""
 _SETTINGS, _MAX_CONCURRENT_STREAMS = 4, 3
+_NO_WINDOW = bytes((0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0))
+"""Settings of a client that takes no data on any of its streams."""
 _BASES: tuple[Any, ...] = (
     ChatServiceServicer,
     ApprovalServiceServicer,
@@ -46,7 +48,14 @@ _BASES: tuple[Any, ...] = (
 
 @asynccontextmanager
 async def listening(directory: Path) -> AsyncIterator[Path]:
-    """The gateway's server on a socket, with no services but health."""
+    """The socket of the gateway's server, with no services but health."""
+    async with serving(directory) as (path, _):
+        yield path
+
+
+@asynccontextmanager
+async def serving(directory: Path) -> AsyncIterator[tuple[Path, GatewayServer]]:
+    """The same, with the server."""
     path, clock, ids = directory / "g.sock", SystemClock(), RandomIds()
     async with await SqliteStore.open(directory / "state" / "tyrum.db") as store:
         identity = Identity(store=store, clock=clock, ids=ids)
@@ -57,7 +66,7 @@ async def listening(directory: Path) -> AsyncIterator[Path]:
         )
         await running.start()
         try:
-            yield path
+            yield path, running
         finally:
             await running.stop(0)
 
@@ -96,6 +105,48 @@ async def test_watches_of_health_are_bounded_for_everybody_together(tmp_path: Pa
                         raise  # and otherwise the end of the first has not arrived yet
         for watch in watches:
             watch.cancel()
+
+
+def watching(path: str) -> bytes:
+    """The frames of a stream with an empty request, as HTTP/2 has them."""
+    fields = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":path": path,
+        ":authority": "localhost",
+        "content-type": "application/grpc",
+        "te": "trailers",
+    }
+    block = b"".join(
+        bytes((0, len(name))) + name.encode() + bytes((len(value),)) + value.encode()
+        for name, value in fields.items()
+    )
+    head = len(block).to_bytes(3) + bytes((1, 4, 0, 0, 0, 1))
+    return head + block + bytes((0, 0, 5, 0, 1, 0, 0, 0, 1)) + bytes(5)
+
+
+async def test_who_watches_health_and_takes_nothing_holds_up_nobody(tmp_path: Path) -> None:
+    """Others watch all the same, and the gateway's end is told; it would otherwise never come."""
+    async with (
+        serving(tmp_path) as (path, running),
+        grpc.aio.insecure_channel(
+            f"unix:{path}", options=[("grpc.default_authority", "localhost")]
+        ) as channel,
+        asyncio.timeout(DEADLINE),
+    ):
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(_PREFACE[:-9] + _NO_WINDOW + watching("/grpc.health.v1.Health/Watch"))
+        # The stream's headers come without a window; what follows them never does.
+        kind = -1
+        while kind != 1:
+            head = await reader.readexactly(9)
+            kind, _ = head[3], await reader.readexactly(int.from_bytes(head[:3]))
+        stub = cast("Any", health_pb2_grpc.HealthStub(cast("Any", channel)))
+        other = await begun(stub)
+        running.drain()
+        assert (await other.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
+        other.cancel()
+        writer.close()
 
 
 async def test_a_watch_of_health_holds_no_long_name(tmp_path: Path) -> None:

@@ -144,7 +144,10 @@ async def serve(
                         CatalogServicer(parts.host, parts.profiles, store, partial(_problems_of, settings)),
                         PolicyServicer(parts.overrides),
                         AuditServicer(
-                            store.audit, heads=anchor.file.read, public_key=anchor.public.pem.decode()
+                            store.audit,
+                            store.principals,
+                            heads=anchor.file.read,
+                            public_key=anchor.public.pem.decode(),
                         ),
                         RunServicer(RunDesk(store.runs, store.principals)),
                         IdentityServicer(parts.principals),
@@ -208,7 +211,7 @@ async def _run(
         readiness.phase = "draining"
         parts.chat.drain()
         parts.engine.drain()
-        await server.drain()
+        server.drain()
         rested = await _rest(parts.engine, hurried)
         log.info("drained", rested=rested, hurried=hurried.is_set())
         parts.streams.close()

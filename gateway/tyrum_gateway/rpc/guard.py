@@ -44,7 +44,6 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 _SCHEME = "Bearer "
 _FIRST_SECONDS = 1.0
-_CODES: dict[object, str] = {code.value[0]: code.name for code in grpc.StatusCode}
 _caller: ContextVar[Principal] = ContextVar("caller")
 
 
@@ -188,9 +187,6 @@ class _Entrance:
         code = "OK"
         try:
             yield
-        except grpc.aio.AbortError:
-            code = _CODES.get(context.code(), "UNKNOWN")  # the health servicer's own answer
-            raise
         except asyncio.CancelledError:
             code = grpc.StatusCode.CANCELLED.name  # the client went away
             raise
@@ -221,9 +217,6 @@ def _from(context: Context, principal: Principal) -> Principal:
 
 
 async def _send(responses: Any, context: Context) -> None:
-    if not isinstance(responses, AsyncGenerator):
-        await responses  # a handler that writes to the context itself
-        return
     async with aclosing(responses) as stream:
         async for response in stream:
             await context.write(response)

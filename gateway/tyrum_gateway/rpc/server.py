@@ -118,7 +118,7 @@ class GatewayServer:
         """
         connections = ("grpc.max_allowed_incoming_connections", _most_connections(len(addresses)))
         self._server = grpc.aio.server(interceptors=[guard], options=(*_OPTIONS, connections))
-        self._health = Health()
+        self._health = Health(("", *_OWN_SERVICES))
         chat_pb2_grpc.add_ChatServiceServicer_to_server(services.chat, self._server)
         approval_pb2_grpc.add_ApprovalServiceServicer_to_server(services.approvals, self._server)
         catalog_pb2_grpc.add_CatalogServiceServicer_to_server(services.catalog, self._server)
@@ -152,8 +152,6 @@ class GatewayServer:
             host = address.rpartition(":")[0]
             bound.append(address if address.startswith("unix:") else f"{host}:{port}")
         await self._server.start()
-        for service in ("", *_OWN_SERVICES):
-            await self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
         return bound
 
     def _listen(self, address: str) -> int:
@@ -161,9 +159,9 @@ class GatewayServer:
             return self._server.add_insecure_port(address)
         return self._server.add_secure_port(address, self._credentials)
 
-    async def drain(self) -> None:
+    def drain(self) -> None:
         """Tell health checks that the gateway takes no new work."""
-        await self._health.enter_graceful_shutdown()
+        self._health.drain()
 
     async def stop(self, grace: float) -> None:
         """Stop listening; calls in flight get `grace` seconds."""
