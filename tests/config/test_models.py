@@ -65,6 +65,7 @@ def test_a_key_that_is_no_declared_secret_is_placed(tmp_path: Path) -> None:
         ("https://models.example.org:99999", "expected an address"),
         ("https://mödels.example.org", "expected an address"),
         ("https://models.example.org/a b", "expected an address"),
+        ("https://mod<els.example.org", "expected an address"),
     ],
 )
 def test_where_a_key_must_not_go_is_refused(tmp_path: Path, url: str, part: str) -> None:
@@ -128,3 +129,75 @@ def test_the_authorities_of_a_server_are_looked_at_before_it_is_asked(tmp_path: 
     keys += ", base_url: 'http://127.0.0.1:8000'"
     (useless,) = lines(tmp_path, with_model(keys.format("tls/ca.pem")), ENVIRONMENT)
     assert "models.main.ca_file: a server without TLS shows no certificate" in useless
+
+
+PROXIED = "kind: openai, model: m, api_key: MODEL_KEY, proxy: '{}'"
+
+
+def test_a_proxy_is_an_address_and_the_name_of_a_secret(tmp_path: Path) -> None:
+    """The address says where, the secret who; nothing stands for them in the environment."""
+    environment = ENVIRONMENT | {"HTTPS_PROXY": "http://proxy.example.org:1"}
+    keys = PROXIED.format("http://proxy.example.org:3128/") + ", proxy_login: MODEL_KEY"
+    settings = load(tmp_path, with_model(keys), environment).models["main"]
+    assert isinstance(settings, RemoteModelSettings)
+    assert (settings.proxy, settings.proxy_login) == ("http://proxy.example.org:3128", "MODEL_KEY")
+    plain = load(tmp_path, with_model("kind: openai, model: m, api_key: MODEL_KEY"), environment).models[
+        "main"
+    ]
+    assert isinstance(plain, RemoteModelSettings)
+    assert plain.proxy is None
+
+
+@pytest.mark.parametrize(
+    ("url", "part"),
+    [
+        ("http://user:canary@proxy.example.org:3128", "into a secret, and name it as `proxy_login`"),
+        ("https://canary@proxy.example.org", "into a secret, and name it as `proxy_login`"),
+        ("http://user:ca/na#canary@proxy.example.org", "into a secret, and name it as `proxy_login`"),
+        ("socks5://canary.example.org:1080", "expected http or https"),
+        ("canary.example.org:3128", "expected an address, such as `http://proxy.example.org:3128`"),
+        ("http://proxy.example.org:3128/canary", "and nothing behind them"),
+        ("http://proxy.example.org:3128?canary", "and nothing behind them"),
+        ("http://proxy.example.org:99999", "expected an address"),
+    ],
+)
+def test_what_is_no_proxy_is_refused_with_the_fix(tmp_path: Path, url: str, part: str) -> None:
+    """A login in the address, another kind and a path are told at their place, and never repeated."""
+    (found,) = lines(tmp_path, with_model(PROXIED.format(url)), ENVIRONMENT)
+    assert found.startswith("3:")
+    assert "models.main.proxy: " in found
+    assert part in found
+    assert "canary" not in found
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        (
+            PROXIED.format("http://proxy.example.org:1") + ", base_url: 'http://127.0.0.1:1'",
+            "proxy: a `base_url` on loopback",
+        ),
+        (
+            PROXIED.format("http://proxy.example.org:1") + ", base_url: 'https://[2001:db8::1]/v1'",
+            "proxy: a proxy is asked for a name or an IPv4 address",
+        ),
+        (
+            PROXIED.format("http://proxy.example.org:1") + ", proxy_login: MODEL_KEi",
+            "proxy_login: no secret of this name is declared; did you mean `MODEL_KEY`?",
+        ),
+        (
+            "kind: openai, model: m, api_key: MODEL_KEY, proxy_login: MODEL_KEY",
+            "proxy_login: a login is shown to a proxy; without `proxy` it has no effect",
+        ),
+    ],
+)
+def test_a_proxy_that_cannot_lead_there_is_told(tmp_path: Path, keys: str, expected: str) -> None:
+    """A key in the clear, an address that no proxy is asked for, and a login for nobody are problems."""
+    (found,) = lines(tmp_path, with_model(keys), ENVIRONMENT)
+    assert f"models.main.{expected}" in found
+
+
+def test_a_proxy_on_this_machine_may_lead_to_a_server_on_it(tmp_path: Path) -> None:
+    """Between two ports of this machine a key may travel without TLS."""
+    keys = PROXIED.format("http://localhost:3128") + ", base_url: 'http://127.0.0.1:8000/v1'"
+    assert lines(tmp_path, with_model(keys), ENVIRONMENT) == []

@@ -7,9 +7,10 @@ from tests.support.model_server import KEY, ModelServer
 from tyrum_gateway.domain.errors import ModelUnavailable
 from tyrum_gateway.domain.model import Message, Model, Prompt, StepEnd, TextDelta, ToolSchema
 from tyrum_gateway.models.catalog import Anthropic, OpenAi, build_model
-from tyrum_gateway.models.endpoint import Endpoint
+from tyrum_gateway.models.endpoint import Endpoint, Proxy, Secret
 
 SECRET = "MODEL_KEY"
+LOGIN = "PROXY_LOGIN"
 SCHEMA = {"type": "object", "properties": {"argv": {"type": "array"}}, "additionalProperties": False}
 
 
@@ -22,17 +23,20 @@ def remote(
     base_url: str = "",
     max_output_tokens: int | None = None,
     ca_file: Path | None = None,
+    proxy: str | None = None,
+    login: str | None = None,
 ) -> Model:
     """Build a model that asks a scenario."""
+    shown = None if login is None else Secret(LOGIN, lambda: login)
     endpoint = Endpoint(
         name="main",
         model="made-up-1",
         base_url=base_url or server.base_url(protocol, scenario),
-        secret=SECRET,
-        key=lambda: key,
+        key=Secret(SECRET, lambda: key),
         agent="tyrum/test",
         max_output_tokens=max_output_tokens,
         ca_file=ca_file,
+        proxy=None if proxy is None else Proxy(proxy, shown),
     )
     return build_model(OpenAi(endpoint) if protocol == "openai" else Anthropic(endpoint))
 

@@ -9,6 +9,7 @@ from tests.models.remote import asking, remote, step_of
 from tests.support.model_server import KEY, PROTOCOLS, Expect, ModelServer, Request, Step
 from tyrum_gateway.domain.ids import CallId
 from tyrum_gateway.domain.model import AssistantStep, Message, PastCall, Prompt, ToolOutput, ToolSchema
+from tyrum_gateway.models.endpoint import Credentials, Endpoint, Secret
 from tyrum_gateway.models.guarded_http import ForeignOrigin, http_client, trust
 from tyrum_gateway.models.sse import EventReader, EventTooLarge
 from tyrum_gateway.models.tool_names import ToolNames
@@ -149,7 +150,8 @@ async def test_the_environment_chooses_nothing(
 async def test_a_key_goes_to_its_server_only(server: ModelServer) -> None:
     """A request for any other origin is refused before anything is sent."""
     base_url = server.base_url("openai", "go")
-    async with http_client(base_url=base_url, key=KEY, agent="test", trust=trust(None)) as http:
+    endpoint = Endpoint("main", "m", base_url, Secret("K", lambda: KEY), "test", None)
+    async with http_client(endpoint, Credentials(KEY, None), trust(None)) as http:
         for url in ("http://127.0.0.1:9/v1", "http://localhost:9/", base_url.replace("http:", "https:")):
             with pytest.raises(ForeignOrigin):
                 await http.post(url)

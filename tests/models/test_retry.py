@@ -44,8 +44,8 @@ import tyrum_gateway.bootstrap.serve
 import tyrum_gateway.models.catalog as catalog
 catalog.build_model(catalog.Offline())
 print(sorted({"openai", "anthropic", "httpx2", "anyio", "opentelemetry"} & set(sys.modules)))
-from tyrum_gateway.models.endpoint import Endpoint
-endpoint = Endpoint("m", "m", "http://127.0.0.1:9", "K", lambda: "k", "a", None)
+from tyrum_gateway.models.endpoint import Endpoint, Secret
+endpoint = Endpoint("m", "m", "http://127.0.0.1:9", Secret("K", lambda: "k"), "a", None)
 catalog.build_model(catalog.OpenAi(endpoint))
 print(sorted({"openai", "anthropic"} & set(sys.modules)))
 """

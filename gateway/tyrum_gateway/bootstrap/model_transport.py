@@ -1,4 +1,4 @@
-"""From the settings of a model to its transport, with its key within reach and nowhere else."""
+"""From the settings of a model to its transport, with its secrets within reach and nowhere else."""
 
 from collections.abc import Callable
 from typing import assert_never
@@ -12,7 +12,7 @@ from tyrum_gateway.config.settings import (
 from tyrum_gateway.domain.errors import StateUnusable
 from tyrum_gateway.domain.model import Model
 from tyrum_gateway.models.catalog import Anthropic, Offline, OpenAi, Scripted, build_model
-from tyrum_gateway.models.endpoint import Endpoint, KeyUnavailable
+from tyrum_gateway.models.endpoint import Endpoint, KeyUnavailable, Proxy, Secret
 from tyrum_gateway.tools.process_run import SecretUnavailable
 
 
@@ -44,19 +44,24 @@ def transport(settings: ModelSettings, reveal: Callable[[str], str], version: st
 
 
 def _endpoint(settings: RemoteModelSettings, reveal: Callable[[str], str], version: str) -> Endpoint:
-    def key() -> str:
-        try:
-            return reveal(settings.api_key)
-        except SecretUnavailable as error:
-            raise KeyUnavailable(str(error)) from None
-
+    proxy, login = settings.proxy, settings.proxy_login
     return Endpoint(
         name=settings.name,
         model=settings.model,
         base_url=settings.base_url,
-        secret=settings.api_key,
-        key=key,
+        key=_secret(settings.api_key, reveal),
         agent=f"tyrum/{version}",
         max_output_tokens=settings.max_output_tokens,
         ca_file=settings.ca_file,
+        proxy=None if proxy is None else Proxy(proxy, None if login is None else _secret(login, reveal)),
     )
+
+
+def _secret(name: str, reveal: Callable[[str], str]) -> Secret:
+    def fetch() -> str:
+        try:
+            return reveal(name)
+        except SecretUnavailable as error:
+            raise KeyUnavailable(str(error)) from None
+
+    return Secret(name, fetch)

@@ -15,6 +15,7 @@ from tyrum_gateway.config import document
 from tyrum_gateway.config.document import Node, Scalar, Sequence, descend, select
 from tyrum_gateway.config.listening import listening
 from tyrum_gateway.config.problems import Path, Place, Problem, did_you_mean, show_key
+from tyrum_gateway.config.proxies import proxies
 from tyrum_gateway.config.rules import rules
 from tyrum_gateway.config.secrets import SecretReference, SecretUnavailable
 
@@ -50,6 +51,7 @@ def check(root: document.Mapping, around: Surroundings) -> Iterator[Problem]:
     yield from _scripts(root, around)
     yield from _extras(root, around.file)
     yield from _authorities(root, around.file)
+    yield from proxies(root, around.file)
 
 
 def find_program(name: str, environment: Mapping[str, str]) -> str | None:
@@ -93,6 +95,7 @@ def _names(root: document.Mapping, *path: str) -> list[str]:
 
 _REFERENCES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     (("models", "*", "api_key"), ("secrets",), "secret"),
+    (("models", "*", "proxy_login"), ("secrets",), "secret"),
     (("agents", "*", "model"), ("models",), "model"),
     (("agents", "*", "policy"), ("policy",), "policy bundle"),
     (("agents", "*", "secrets", "*"), ("secrets",), "secret"),

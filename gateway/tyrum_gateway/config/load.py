@@ -246,6 +246,8 @@ def _model(name: str, item: Model, directory: Path) -> ModelSettings:
                 base_url=item.base_url or _BASE_URLS[item.kind],
                 max_output_tokens=item.max_output_tokens,
                 ca_file=None if item.ca_file is None else directory / item.ca_file,
+                proxy=item.proxy,
+                proxy_login=item.proxy_login,
             )
         case _:
             assert_never(item)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag
 
 from tyrum_gateway.config.section import Section
-from tyrum_gateway.config.values import BaseUrl, FilePath, Line, SecretName
+from tyrum_gateway.config.values import BaseUrl, FilePath, Line, ProxyUrl, SecretName
 
 
 class OfflineModel(Section):
@@ -39,6 +39,17 @@ class RemoteModel(Section):
         default=None,
         description="PEM file with the authorities that may vouch for the server, instead of those that the "
         "operating system trusts; a relative path starts at this file's directory. Read at the start.",
+    )
+    proxy: ProxyUrl | None = Field(
+        default=None,
+        description="Forward proxy through which alone the server is reached, such as "
+        "`http://proxy.example.org:3128`: http or https, without user, password or path. Off by default, "
+        "whatever the environment says.",
+    )
+    proxy_login: SecretName | None = Field(
+        default=None,
+        description="Name of the secret that holds `USER:PASSWORD` for the proxy; it is fetched for each "
+        "request and shown to the proxy alone.",
     )
     max_output_tokens: int | None = Field(
         default=None,

@@ -80,6 +80,10 @@ class RemoteModelSettings:
     """None: what the server allows, or the protocol demands."""
     ca_file: Path | None = None
     """Absolute; authorities of the server. None: those of the operating system."""
+    proxy: str | None = None
+    """Address of a forward proxy, without credentials. None: the server is reached directly."""
+    proxy_login: str | None = None
+    """Name of a secret with `USER:PASSWORD`."""
 
 
 ModelSettings = OfflineModelSettings | ScriptedModelSettings | RemoteModelSettings

@@ -20,6 +20,7 @@ _VERSION_RANGE = re.compile(
 )
 _LONGEST_SOCKET_PATH = 107
 _LARGEST_CONFIG = 64 * 1024
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?|[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*")
 _TCP = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+):([0-9]{1,5})")
 
 
@@ -43,20 +44,38 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _base_url(text: str) -> str:
+def _url(text: str, example: str) -> tuple[urllib.parse.SplitResult, str]:
     try:
         url = urllib.parse.urlsplit(text)
         host, port = url.hostname, url.port
     except ValueError:
         host, port = None, None
-    if not host or port == 0 or not text.isascii() or not text.isprintable() or " " in text:
-        raise PydanticCustomError("url", "expected an address, such as `https://models.example.org/v1`")
+    plain = text.isascii() and text.isprintable() and " " not in text
+    if not host or not _HOST.fullmatch(host) or port == 0 or not plain:
+        raise PydanticCustomError("url", "expected an address, such as `{example}`", {"example": example})
+    return url, host
+
+
+def _base_url(text: str) -> str:
+    url, host = _url(text, "https://models.example.org/v1")
     if url.username is not None or url.password is not None or url.query or url.fragment:
         raise PydanticCustomError("url", "an address has no user, query or fragment; the key is a secret")
     if url.scheme != "https" and not (url.scheme == "http" and is_loopback(host)):
         raise PydanticCustomError(
             "url", "expected https, or http on loopback: the key travels with a request"
         )
+    return text.rstrip("/")
+
+
+def _proxy_url(text: str) -> str:
+    if "@" in text:  # first of all: a password may make anything of what follows
+        why = "no user or password here: put `USER:PASSWORD` into a secret, and name it as `proxy_login`"
+        raise PydanticCustomError("url", "{why}", {"why": why})
+    url, _ = _url(text, "http://proxy.example.org:3128")
+    if url.scheme not in {"http", "https"}:
+        raise PydanticCustomError("url", "expected http or https; other proxies are not supported")
+    if url.path not in {"", "/"} or "?" in text or "#" in text:
+        raise PydanticCustomError("url", "a proxy has a scheme, a host and a port, and nothing behind them")
     return text.rstrip("/")
 
 
@@ -154,6 +173,7 @@ SocketPath = Annotated[str, AfterValidator(_socket_path)]
 LoopbackAddress = Annotated[str, AfterValidator(_loopback)]
 RelativePath = Annotated[str, AfterValidator(_inside)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
+ProxyUrl = Annotated[str, AfterValidator(_proxy_url)]
 Command = Annotated[list[str], AfterValidator(_command)]
 ProviderConfig = Annotated[dict[str, JsonValue], AfterValidator(_small)]
 VersionRange = Annotated[str, AfterValidator(_version_range)]

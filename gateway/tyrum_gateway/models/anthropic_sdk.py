@@ -14,7 +14,7 @@ from anthropic.resources.messages import AsyncMessages
 
 from tyrum_gateway.domain.model import Prompt
 from tyrum_gateway.models.anthropic_messages import MessageReader, render, says_too_long
-from tyrum_gateway.models.endpoint import Endpoint
+from tyrum_gateway.models.endpoint import Credentials, Endpoint
 from tyrum_gateway.models.guarded_http import http_client, trust
 from tyrum_gateway.models.remote import Reader, failures_of, unanswered
 from tyrum_gateway.models.tool_names import ToolNames
@@ -39,7 +39,9 @@ class Messages:
         return MessageReader()
 
     @asynccontextmanager
-    async def stream(self, prompt: Prompt, names: ToolNames, key: str) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(
+        self, prompt: Prompt, names: ToolNames, credentials: Credentials
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Send a request; the context holds the body of its answer.
 
         Raises:
@@ -48,11 +50,9 @@ class Messages:
         endpoint = self._endpoint
         most = endpoint.max_output_tokens or DEFAULT_MAX_OUTPUT_TOKENS
         body: Any = render(prompt, names, model=endpoint.model, max_output_tokens=most)
-        async with http_client(
-            base_url=endpoint.base_url, key=key, agent=endpoint.agent, trust=self._trust
-        ) as http:
+        async with http_client(endpoint, credentials, self._trust) as http:
             client = anthropic.AsyncAnthropic(
-                api_key=key,
+                api_key=credentials.key,
                 # Empty rather than absent: what is absent is taken from the environment.
                 webhook_key="",
                 base_url=endpoint.base_url,

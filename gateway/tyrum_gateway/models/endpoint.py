@@ -1,12 +1,41 @@
-"""Where a configured model is reached, and with which key."""
+"""Where a configured model is reached, with which key, and through which proxy."""
 
+import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+_PORTS = {"http": 80, "https": 443}
+
 
 class KeyUnavailable(Exception):
-    """The key cannot be had now; the text names its source only."""
+    """A secret cannot be had now; the text names its source only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A secret of the configuration."""
+
+    name: str
+    fetch: Callable[[], str] = field(repr=False)
+    """Fetches it; may block; raises `KeyUnavailable`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A forward proxy, the only way to a model's server."""
+
+    url: str
+    """http or https; without credentials."""
+    login: Secret | None = None
+    """`USER:PASSWORD`."""
+
+    @property
+    def address(self) -> str:
+        """Write `HOST:PORT`, as messages name it."""
+        url = urllib.parse.urlsplit(self.url)
+        host = url.hostname or ""
+        return f"{f'[{host}]' if ':' in host else host}:{url.port or _PORTS[url.scheme]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,12 +47,20 @@ class Endpoint:
     model: str
     """As its server calls it."""
     base_url: str
-    secret: str
-    """Name of the secret that holds the key."""
-    key: Callable[[], str] = field(repr=False)
-    """Fetches the key; may block; raises `KeyUnavailable`."""
+    key: Secret
     agent: str
     """The user agent."""
     max_output_tokens: int | None
     ca_file: Path | None = None
     """Authorities of the server; None: those of the operating system."""
+    proxy: Proxy | None = None
+    """None: the server is reached directly."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Credentials:
+    """What the secrets of a model hold for one request."""
+
+    key: str
+    login: tuple[str, str] | None
+    """User and password for the proxy; None shows it nothing."""

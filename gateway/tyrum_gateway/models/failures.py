@@ -58,6 +58,10 @@ class Failures:
     """Name in the configuration."""
     secret: str
     """Name of the secret that holds its key."""
+    proxy: str = ""
+    """`HOST:PORT`; empty without one."""
+    login: str | None = None
+    """Name of the secret that holds the login for the proxy."""
 
     def of_ending(self, ended: StreamEnded, *, emitted: bool, said: bool) -> ModelUnavailable:
         """Describe a stream that ended without a step.
@@ -121,7 +125,7 @@ class Failures:
             return self.too_long(NOTHING)
         if 300 <= status < 400:
             return self._refused("the server of {model} redirects, which is not followed", status)
-        passing = status in _PASSING or (status >= 500 and status not in _LASTING)
+        passing = _passes(status)
         match headers.get("x-should-retry"):
             case "true":
                 passing = True
@@ -154,6 +158,34 @@ class Failures:
         text = "the server of {model} cannot be reached"
         return ModelUnavailable(self._named(text), retryable=True, usage=NOTHING)
 
+    def of_proxy(self, status: int | None, *, untrusted: bool) -> ModelUnavailable:
+        """Describe a request that did not get past the proxy.
+
+        Args:
+            status: What the proxy answered; None: it could not be asked.
+            untrusted: Whether its certificate was not accepted.
+        """
+        proxy = f"the proxy `{self.proxy}` of {{model}}"
+        if untrusted:
+            text = (
+                f"the certificate of {proxy} is not trusted; the operating system's authorities vouch for it"
+            )
+            return ModelUnavailable(self._named(text), retryable=False, usage=NOTHING)
+        if status is None:
+            text = f"{proxy} cannot be reached, or gives no answer"
+            return ModelUnavailable(self._named(text), retryable=True, usage=NOTHING)
+        if status == 407:
+            why = (
+                "asks for a login, which the operator names as the model's `proxy_login`"
+                if self.login is None
+                else f"refused the login in the secret `{self.login}`"
+            )
+            return self._refused(f"{proxy} {why}", status)
+        if _passes(status):
+            text = f"{proxy} did not reach the server (HTTP {status})"
+            return ModelUnavailable(self._named(text), retryable=True, usage=NOTHING)
+        return self._refused(f"{proxy} does not let the request through to the server", status)
+
     def too_long(self, usage: Usage) -> ModelUnavailable:
         """Describe a conversation that no longer fits."""
         return PromptTooLong(
@@ -162,9 +194,9 @@ class Failures:
             usage=usage,
         )
 
-    def unusable_key(self, why: str) -> ModelUnavailable:
-        """Describe a key that cannot be had or sent; `why` names no value."""
-        text = self._named(f"the secret `{self.secret}` of {{model}}: ")
+    def unusable(self, secret: str, why: str) -> ModelUnavailable:
+        """Describe a secret that cannot be had or sent; `why` names no value."""
+        text = self._named(f"the secret `{secret}` of {{model}}: ")
         return ModelUnavailable(text + why, retryable=False, usage=NOTHING)
 
     def _refused(self, text: str, status: int) -> ModelUnavailable:
@@ -175,6 +207,10 @@ class Failures:
 
     def _named(self, text: str) -> str:
         return text.replace("{model}", f"the model `{self.model}`")
+
+
+def _passes(status: int) -> bool:
+    return status in _PASSING or (status >= 500 and status not in _LASTING)
 
 
 def retry_after(headers: Mapping[str, str]) -> timedelta | None:

@@ -1,7 +1,7 @@
 """The one way out to a model's server: one origin, our headers, bounded answers, nothing of the environment.
 
 Invariant: a request leaves with the headers listed here and the key of its model, and goes to the configured
-origin, whatever the SDK above, its environment variables or the server's redirects say.
+origin, whatever the SDK above, its environment variables or the server's redirects say; also through a proxy.
 """
 
 import ssl
@@ -10,6 +10,9 @@ from functools import cache
 from pathlib import Path
 
 import httpx2
+
+from tyrum_gateway.models.endpoint import Credentials, Endpoint
+from tyrum_gateway.models.forward_proxy import ask_through, forward
 
 MAX_ERROR_BYTES = 64 * 1024
 """What is read of an answer that is no stream."""
@@ -31,7 +34,18 @@ class Encoded(httpx2.RemoteProtocolError):
 class GuardedTransport(httpx2.AsyncBaseTransport):
     """Sends requests of one step, each over a connection of its own."""
 
-    def __init__(self, *, base_url: str, key: str, agent: str, trust: ssl.SSLContext) -> None:
+    def __init__(
+        self, *, base_url: str, key: str, agent: str, trust: ssl.SSLContext, proxy: httpx2.Proxy | None = None
+    ) -> None:
+        """Prepare the way.
+
+        Args:
+            base_url: Of the configured server.
+            key: Goes into every request to the server, and nowhere else.
+            agent: The user agent.
+            trust: Whom to trust as the server, also through a proxy.
+            proxy: Leads to the server; None reaches it directly.
+        """
         url = httpx2.URL(base_url)
         self._origin = (url.scheme, url.host, url.port)
         self._ours = {
@@ -40,9 +54,11 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             "accept-encoding": "identity",
             "user-agent": agent,
         }
+        self._through_proxy = proxy is not None
         self._inner = httpx2.AsyncHTTPTransport(
             verify=trust,
             trust_env=False,
+            proxy=proxy,
             limits=httpx2.Limits(max_connections=1, max_keepalive_connections=0),
         )
 
@@ -52,6 +68,7 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
         Raises:
             ForeignOrigin: It is not for the configured server.
             Encoded: The answer is compressed.
+            ProxyFailed: The proxy did not lead to the server.
         """
         url = request.url
         if (url.scheme, url.host, url.port) != self._origin:
@@ -65,7 +82,10 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
             stream=request.stream,
             extensions=request.extensions,
         )
-        response = await self._inner.handle_async_request(outgoing)
+        if self._through_proxy:
+            response = await ask_through(self._inner, outgoing)
+        else:
+            response = await self._inner.handle_async_request(outgoing)
         if response.headers.get("content-encoding", "identity") != "identity":
             await response.aclose()
             raise Encoded("a compressed answer")
@@ -98,17 +118,24 @@ class _Bounded(httpx2.AsyncByteStream):
         await self._whole.aclose()
 
 
-def http_client(*, base_url: str, key: str, agent: str, trust: ssl.SSLContext) -> httpx2.AsyncClient:
+def http_client(endpoint: Endpoint, credentials: Credentials, trust: ssl.SSLContext) -> httpx2.AsyncClient:
     """Make the client of one step.
 
     Args:
-        base_url: Of the configured server.
-        key: Goes into every request, and nowhere else.
-        agent: The user agent.
+        endpoint: The configured server.
+        credentials: What its secrets hold now.
         trust: Whom to trust as the server.
     """
+    proxy = endpoint.proxy
+    transport = GuardedTransport(
+        base_url=endpoint.base_url,
+        key=credentials.key,
+        agent=endpoint.agent,
+        trust=trust,
+        proxy=None if proxy is None else forward(proxy, credentials.login, _system_trust()),
+    )
     return httpx2.AsyncClient(
-        transport=GuardedTransport(base_url=base_url, key=key, agent=agent, trust=trust),
+        transport=transport,
         follow_redirects=False,
         trust_env=False,
         timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS, write=SEND_SECONDS, pool=CONNECT_SECONDS),

@@ -10,7 +10,7 @@ from openai.resources.chat.completions import AsyncCompletions
 
 from tyrum_gateway.domain.model import Prompt
 from tyrum_gateway.models.chat_completions import ChatReader, render, says_too_long
-from tyrum_gateway.models.endpoint import Endpoint
+from tyrum_gateway.models.endpoint import Credentials, Endpoint
 from tyrum_gateway.models.guarded_http import http_client, trust
 from tyrum_gateway.models.remote import Reader, failures_of, unanswered
 from tyrum_gateway.models.tool_names import ToolNames
@@ -32,7 +32,9 @@ class ChatCompletions:
         return ChatReader()
 
     @asynccontextmanager
-    async def stream(self, prompt: Prompt, names: ToolNames, key: str) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(
+        self, prompt: Prompt, names: ToolNames, credentials: Credentials
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Send a request; the context holds the body of its answer.
 
         Raises:
@@ -40,11 +42,9 @@ class ChatCompletions:
         """
         endpoint = self._endpoint
         body: Any = render(prompt, names, model=endpoint.model, max_output_tokens=endpoint.max_output_tokens)
-        async with http_client(
-            base_url=endpoint.base_url, key=key, agent=endpoint.agent, trust=self._trust
-        ) as http:
+        async with http_client(endpoint, credentials, self._trust) as http:
             client = openai.AsyncOpenAI(
-                api_key=key,
+                api_key=credentials.key,
                 # Empty rather than absent: what is absent is taken from the environment.
                 admin_api_key="",
                 organization="",

@@ -1,7 +1,7 @@
 """A model behind HTTP: one request a step, read until the protocol's own end.
 
 Invariant: a step counts only when that end was seen and every call is whole; anything else is one failure in
-our own words. The key is fetched for each request and is part of no message.
+our own words. Secrets are fetched for each request and are part of no message.
 """
 
 import asyncio
@@ -16,8 +16,9 @@ import httpx2
 from tyrum_gateway.domain.errors import ModelUnavailable
 from tyrum_gateway.domain.model import ModelEvent, Prompt, StepEnd, TextDelta
 from tyrum_gateway.domain.usage import Usage
-from tyrum_gateway.models.endpoint import Endpoint, KeyUnavailable
+from tyrum_gateway.models.endpoint import Credentials, Endpoint, KeyUnavailable, Secret
 from tyrum_gateway.models.failures import Ending, Failures, StreamEnded
+from tyrum_gateway.models.forward_proxy import ProxyFailed, causes
 from tyrum_gateway.models.guarded_http import Encoded
 from tyrum_gateway.models.sse import EventReader, EventTooLarge
 from tyrum_gateway.models.tool_names import ToolNames
@@ -69,7 +70,7 @@ class Wire(Protocol):
         ...
 
     def stream(
-        self, prompt: Prompt, names: ToolNames, key: str
+        self, prompt: Prompt, names: ToolNames, credentials: Credentials
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Send a request; the context holds the body of its answer.
 
@@ -93,12 +94,12 @@ class RemoteModel:
         Raises:
             ModelUnavailable: The step could not be completed.
         """
-        key = await self._key()
+        credentials = await self._credentials()
         names = ToolNames(schema.tool for schema in prompt.tools)
         reader, said = self._wire.reader(), False
         try:
             async with (
-                self._wire.stream(prompt, names, key) as chunks,
+                self._wire.stream(prompt, names, credentials) as chunks,
                 aclosing(_events(chunks)) as events,
             ):
                 async for data in events:
@@ -113,16 +114,29 @@ class RemoteModel:
             raise self._failures.of_ending(ended, emitted=reader.emitted, said=said) from None
         yield end
 
-    async def _key(self) -> str:
+    async def _credentials(self) -> Credentials:
+        key, proxy = await self._secret(self._endpoint.key), self._endpoint.proxy
+        if not key.isascii() or " " in key:
+            raise self._failures.unusable(
+                self._endpoint.key.name, "it holds a character that no key has, such as a blank"
+            )
+        if proxy is None or proxy.login is None:
+            return Credentials(key, None)
+        user, colon, password = (await self._secret(proxy.login)).partition(":")
+        if not user or not colon:
+            raise self._failures.unusable(proxy.login.name, "it is not `USER:PASSWORD`, for the proxy")
+        return Credentials(key, (user, password))
+
+    async def _secret(self, secret: Secret) -> str:
         try:
-            key = await asyncio.to_thread(self._endpoint.key)
+            value = await asyncio.to_thread(secret.fetch)
         except KeyUnavailable as error:
-            raise self._failures.unusable_key(str(error)) from None
-        if not key:
-            raise self._failures.unusable_key("it is empty")
-        if not key.isascii() or not key.isprintable() or " " in key:
-            raise self._failures.unusable_key("it holds a character that no key has, such as a blank")
-        return key
+            raise self._failures.unusable(secret.name, str(error)) from None
+        if not value:
+            raise self._failures.unusable(secret.name, "it is empty")
+        if not value.isprintable():
+            raise self._failures.unusable(secret.name, "it holds a character that cannot be sent")
+        return value
 
 
 def _ending(error: Exception, usage: Usage) -> StreamEnded:
@@ -151,17 +165,23 @@ async def _events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]:
 
 def failures_of(endpoint: Endpoint) -> Failures:
     """Make the failures of a configured model."""
-    return Failures(endpoint.name, endpoint.secret)
+    proxy = endpoint.proxy
+    if proxy is None:
+        return Failures(endpoint.name, endpoint.key.name)
+    login = None if proxy.login is None else proxy.login.name
+    return Failures(endpoint.name, endpoint.key.name, proxy.address, login)
 
 
 def unanswered(failures: Failures, error: BaseException) -> ModelUnavailable:
     """Describe a request that brought no answer, from what is behind an SDK's error."""
-    cause: BaseException | None = error
-    seen = 0
-    while cause is not None and seen < 16:
-        if isinstance(cause, Encoded):
-            return failures.of_ending(StreamEnded(Ending.UNREADABLE), emitted=True, said=False)
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return failures.unreachable(untrusted=True)
-        cause, seen = cause.__cause__ or cause.__context__, seen + 1
+    for cause in causes(error):
+        match cause:
+            case Encoded():
+                return failures.of_ending(StreamEnded(Ending.UNREADABLE), emitted=True, said=False)
+            case ProxyFailed(status=status, untrusted=untrusted):
+                return failures.of_proxy(status, untrusted=untrusted)
+            case ssl.SSLCertVerificationError():
+                return failures.unreachable(untrusted=True)
+            case _:
+                pass
     return failures.unreachable(untrusted=False)
