@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.support.client import Client, connected, finished
+from tests.support.forward_proxy import ForwardProxy
 from tests.support.gateway import RunningGateway, serving
 from tests.support.model_server import KEY, Call, ModelServer, Refuse, Step
 from tests.support.questions import asked, ended
@@ -42,8 +43,15 @@ secrets:
   CALL_KEY: ${{file:secrets/call}}
   SLOT_KEY: ${{file:secrets/slot}}
   OTHER_KEY: ${{file:secrets/other}}
+  PROXY_LOGIN: ${{file:secrets/login}}
 models:
-  remote: {{kind: openai, model: made-up-1, base_url: "{url}", api_key: MODEL_KEY}}
+  remote:
+    kind: openai
+    model: made-up-1
+    base_url: "{url}"
+    api_key: MODEL_KEY
+    proxy: "{proxy}"
+    proxy_login: PROXY_LOGIN
 agents:
   default:
     model: remote
@@ -133,6 +141,7 @@ async def test_planted_secrets_are_nowhere_but_where_they_were_projected(tmp_pat
     """
     canaries = {name: f"canary-{name}-{secrets.token_hex(12)}" for name in ("call", "slot", "other")}
     canaries["model"] = KEY
+    canaries["login"] = f"tyrum:{(password := f'canary-{secrets.token_hex(12)}')}"
     (tmp_path / "secrets").mkdir()
     for name, canary in canaries.items():
         (tmp_path / "secrets" / name).write_text(canary, encoding="utf-8")
@@ -140,17 +149,19 @@ async def test_planted_secrets_are_nowhere_but_where_they_were_projected(tmp_pat
     program.parent.mkdir()
     program.write_text(LEAK, encoding="utf-8")
     program.chmod(0o755)
-    async with ModelServer() as server:
+    async with ModelServer() as server, ForwardProxy(login=canaries["login"]) as proxy:
         config = tmp_path / "config.yaml"
         text = CONFIG.format(
             url=server.base_url("openai", "leak"),
+            proxy=proxy.url,
             python=sys.executable,
             bin=program.parent,
             ledger=tmp_path / "ledger",
         )
         config.write_text(text, encoding="utf-8")
         with serving(tmp_path, config) as gateway:
-            place = Place(gateway, server, tmp_path, canaries | {"operator": gateway.token})
+            canaries |= {"operator": gateway.token, "password": password}
+            place = Place(gateway, server, tmp_path, canaries)
             async with connected(gateway) as client:
                 await outputs(place, client)
                 await references(place, client)
@@ -206,10 +217,15 @@ async def references(place: Place, client: Client) -> None:
 
 
 async def failures(place: Place, client: Client) -> None:
-    """A server that repeats the key in its error teaches nobody."""
+    """A server that repeats the key in its error teaches nobody, nor does a proxy that refuses a login."""
     place.play(Step(fault=Refuse(401, body=json.dumps({"error": {"message": f"bad key {KEY}"}}))))
     _, events = await client.turn("refused")
     assert events[-1].turn_finished.state == event_pb2.TURN_STATE_FAILED
+    login = place.root / "secrets" / "login"
+    login.write_text(f"other-{place.canaries['password']}:x", encoding="utf-8")
+    _, events = await client.turn("refused by the proxy")
+    assert "refused the login in the secret `PROXY_LOGIN`" in events[-1].turn_finished.reason
+    login.write_text(place.canaries["login"], encoding="utf-8")
 
 
 async def question(place: Place, client: Client) -> None:
@@ -282,7 +298,7 @@ async def everything(client: Client) -> dict[str, bytes]:
     listed = await client.chat.ListConversations(
         chat_pb2.ListConversationsRequest(), metadata=client.metadata, timeout=30
     )
-    assert len(listed.conversations) == 5
+    assert len(listed.conversations) == 6
     for item in listed.conversations:
         told[item.conversation_id] = str(await client.events(item.conversation_id)).encode()
     return told
@@ -297,6 +313,7 @@ def exports(place: Place) -> dict[str, bytes]:
         ("runs", "export", "--output", "json"),
         ("approvals", "list", "--all", "--output", "json"),
         ("conversations", "export", conversations[-1], "--output", "text"),
+        ("config", "show", str(place.gateway.config), "--output", "json"),
     ]
     told = {}
     for command in commands:
