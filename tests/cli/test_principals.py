@@ -1,5 +1,6 @@
 """`tyrum principals` and `tyrum whoami` against a running gateway: what is printed, kept and refused."""
 
+import asyncio
 import json
 import stat
 from collections.abc import Iterator
@@ -7,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.client import connected
 from tests.support.gateway import RunningGateway, serving
+from tests.support.questions import asked
 from tyrum_gateway.cli.commands import run
 from tyrum_gateway.cli.failure import ExitCode
 
@@ -49,7 +52,9 @@ def test_the_life_of_a_principal(gateway: RunningGateway, tmp_path: Path) -> Non
 
 def test_a_token_is_printed_once_and_alone(gateway: RunningGateway) -> None:
     """Without `--save` stdout holds the token and nothing else, so that it can be piped into a file."""
-    gateway.tyrum("principals", "create", "bert")
+    created = gateway.tyrum("principals", "create", "bert")
+    assert "`bert` has no role: it can ask who it is (tyrum whoami) and do nothing else" in created.stderr
+    assert "auditor, admin: tyrum principals roles bert --role ROLE" in created.stderr
     issued = gateway.tyrum("principals", "tokens", "issue", "bert", "--label", "pipe")
     (secret,) = issued.stdout.splitlines()
     assert secret.startswith("tyt_")
@@ -74,6 +79,31 @@ def test_an_existing_file_is_left_alone(gateway: RunningGateway, tmp_path: Path)
     gateway.tyrum("principals", "tokens", "issue", "carl", "-l", "x", "--save", str(gone))
     gateway.tyrum("principals", "disable", "carl")
     assert "carl (disabled)" in gateway.tyrum("principals", "tokens", "list", "carl").stdout
+
+
+def test_an_approver_who_may_not_permit_for_good_is_told_what_to_do(
+    gateway: RunningGateway, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the role operator `--always` ends with 4 and names both ways on; approving once works."""
+    place = ["--state-dir", str(gateway.state_dir)]
+    file = str(tmp_path / "token")
+    assert run(["principals", "create", "dora", "--role", "approver", *place]) == ExitCode.OK
+    assert run(["principals", "tokens", "issue", "dora", "-l", "x", "--save", file, *place]) == ExitCode.OK
+
+    async def ask() -> str:
+        async with connected(gateway) as client:
+            return (await asked(client, "/run uname -s")).approvals[0]
+
+    approval = asyncio.run(ask())
+    answer = ["approvals", "approve", approval, "--token-file", file, *place]
+    capsys.readouterr()
+    assert run([*answer, "--always"]) == ExitCode.NOT_AUTHORIZED
+    *_, error, hint = capsys.readouterr().err.splitlines()
+    assert error == "error: permitting for good needs the role `operator` besides"
+    assert "without --always" in hint
+    assert f"the roles approver and operator: tyrum approvals approve {approval} --always" in hint
+    assert run(answer) == ExitCode.OK
+    assert f"{approval} approved by dora" in capsys.readouterr().out
 
 
 def test_the_last_administrator_stays(gateway: RunningGateway) -> None:

@@ -97,13 +97,32 @@ def test_rows_are_listed_by_subject_kind_and_place(place: Place, tyrum: Tyrum) -
         (("--kind", "approval."), lambda row: row["kind"].startswith("approval.")),
         (("--subject", place.counted), lambda row: row["subject"] == place.counted),
         (("--actor", "kernel", "--kind", "turn."), lambda row: row["kind"] == "turn.ended"),
-        (("--kind", "nothing"), lambda _: False),
+        (("--actor", "operator"), lambda row: row["actor"] != "kernel"),
+        (("--kind", "override."), lambda _: False),
     ):
         _, out, _ = tyrum("audit", "list", "--output", "jsonl", *options)
         assert objects(out) == [row for row in everything if fits(row)], options
     code, out, _ = tyrum("audit", "list", "--kind", "approval.resolved")
-    assert out.splitlines()[0].split() == ["ROW", "WHEN", "KIND", "ACTOR", "SUBJECT", "DETAILS"]
-    assert len(out.splitlines()) == 3
+    header, *rows = out.splitlines()
+    assert header.split() == ["ROW", "WHEN", "KIND", "ACTOR", "SUBJECT", "DETAILS"]
+    assert [row.split()[4] for row in rows] == ["operator"] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ("--kind approvals", "near it: approval.requested, approval.resolved"),
+        ("--kind turn.finished", "near it: turn.ended"),
+        ("--kind resolved", "near it: approval.resolved"),
+        ("--kind xyz", "kinds begin with approval., attempt., audit., call., "),
+        ("--actor nobody", "`--actor` must be `kernel`, or the name or id of a principal"),
+    ],
+)
+def test_what_no_row_can_have_is_refused(tyrum: Tyrum, options: str, told: str) -> None:
+    """A kind that does not exist is answered with those near it, an unknown actor with what it must be."""
+    code, out, err = tyrum("audit", "list", *options.split())
+    assert (code, out) == (2, "")
+    assert told in err
 
 
 def test_the_log_verifies_online_offline_and_as_an_export(place: Place, tyrum: Tyrum, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ LONG = "x" * 2000
         ("runs show x", "`RUN` must be `run_`"),
         ("runs list --principal prin_x", "`--principal` must be `prin_`"),
         ("runs export --conversation x", "`--conversation` must be `conv_`"),
-        (f"audit list --kind {LONG}", "`--kind` must have at most 128 bytes"),
+        (f"audit list --kind {LONG}", "`--kind`: no kind begins with"),
         (f"audit list --actor {LONG}", "`--actor` must have at most 128 bytes"),
         ("principals create A --role chat", "`NAME` must be 1 to 64"),
         ("principals tokens issue operator --label a --expires-in 1s", "`--expires-in` must be 60 to"),

@@ -1,6 +1,7 @@
 """The audit chain: what was changed behind a signed head is found and named, whoever changed it and how."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tyrum_gateway.domain.audit import GENESIS, AuditRow, SignedHead, row_hash, signed_bytes
+from tyrum_gateway.domain import audit
+from tyrum_gateway.domain.audit import GENESIS, KINDS, AuditRow, SignedHead, row_hash, signed_bytes
 from tyrum_gateway.domain.audit_verify import MOST_FINDINGS, Finding, Report, Verification, verify
 
 ROWS = 40
@@ -17,6 +19,15 @@ ANCHORED = 30
 """Rows behind the last head of `HEADS`; the others are not anchored."""
 
 VECTORS = Path(__file__).resolve().parents[2] / "docs/reference/audit.md"
+
+
+def test_every_kind_that_is_written_is_known() -> None:
+    """The kinds of the list are those in the entries that the gateway writes, and stand in the reference."""
+    written = re.compile(r'(?:AuditEntry|entry)\(\s*(?:caller,\s*)?"([a-z_]+\.[a-z_]+)"')
+    sources = (Path(audit.__file__).parents[1]).rglob("*.py")
+    assert {kind for source in sources for kind in written.findall(source.read_text("utf-8"))} == KINDS
+    reference = VECTORS.read_text("utf-8")
+    assert [kind for kind in sorted(KINDS) if f"`{kind}`" not in reference] == []
 
 
 def sealed(row: AuditRow) -> AuditRow:

@@ -82,7 +82,7 @@ async def test_a_row_before_the_first_is_exported_too(store: SqliteStore, databa
             "INSERT INTO audit SELECT -3, at, kind, actor, subject, details, previous, hash FROM audit"
         )
     other.close()
-    servicer = AuditServicer(store.audit, heads=list, public_key="")
+    servicer = AuditServicer(store.audit, store.principals, heads=list, public_key="")
     rows = [
         row.sequence
         async for answer in servicer.ExportAudit(ExportAuditRequest(), None)

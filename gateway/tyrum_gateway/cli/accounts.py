@@ -99,6 +99,12 @@ async def create(target: Target, name: str, roles: Sequence[str], output: Format
     async with connect(target) as gateway:
         answer = await gateway.identity.CreatePrincipal(request, metadata=gateway.metadata, timeout=DEADLINE)
     _principal(answer.principal, output)
+    if not roles:
+        known = ", ".join(enum_word(Role, role, "ROLE_") for role in Role.values() if role)
+        note(
+            f"`{name}` has no role: it can ask who it is (tyrum whoami) and do nothing else; "
+            f"give it some of {known}: tyrum principals roles {name} --role ROLE{flags(target)}"
+        )
     if output is Format.TEXT:
         note(f"give it a token: tyrum principals tokens issue {name} --label TEXT{flags(target)}")
 
@@ -247,4 +253,4 @@ def _tokens(found: Sequence[Token], output: Format, names: Mapping[str, str]) ->
         )
         for item in found
     ]
-    table(("ID", "FOR", "PRINCIPAL", "CREATED", "EXPIRES", "REVOKED"), rows)
+    table(("TOKEN", "LABEL", "PRINCIPAL", "CREATED", "EXPIRES", "REVOKED"), rows)

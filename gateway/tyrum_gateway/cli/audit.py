@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from tyrum_gateway.cli.audit_kind import require_known
 from tyrum_gateway.cli.options import LARGEST, Address, Output, StateDir, sub_app
 from tyrum_gateway.cli.output import Format
 
@@ -20,8 +21,15 @@ After = Annotated[
 def list_rows(
     *,
     subject: Annotated[str, typer.Option(metavar="ID", help="Only rows about this id.")] = "",
-    kind: Annotated[str, typer.Option(metavar="PREFIX", help="Only kinds that begin so: approval.")] = "",
-    actor: Annotated[str, typer.Option(metavar="ID", help="Only rows of this principal, or kernel.")] = "",
+    kind: Annotated[
+        str,
+        typer.Option(
+            metavar="PREFIX", help="Only kinds that begin so, such as `approval.` or `call.decided`."
+        ),
+    ] = "",
+    actor: Annotated[
+        str, typer.Option(metavar="NAME", help="Only what this principal did, by name or id, or `kernel`.")
+    ] = "",
     after: Annotated[
         int, typer.Option(metavar="SEQUENCE", min=0, max=LARGEST, help="Only rows after this one.")
     ] = 0,
@@ -30,7 +38,11 @@ def list_rows(
     address: Address = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """List the newest rows, or with --after the first ones after a number."""
+    """List the newest rows, or with --after the first ones after a number.
+
+    Text names the principals that acted. JSON is the rows as they are stored, with ids alone.
+    """
+    require_known(kind)
     from tyrum_gateway.cli import audit_log  # noqa: PLC0415 - imports grpc
 
     chosen = audit_log.Chosen(subject=subject, kind_prefix=kind, actor=actor, after=after, limit=limit)

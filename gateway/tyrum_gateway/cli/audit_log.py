@@ -1,7 +1,7 @@
 """The audit log over gRPC. Invariant: an export holds rows exactly as they are stored, in order."""
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -49,6 +49,7 @@ class Files:
 async def list_rows(target: Target, chosen: Chosen, output: Format) -> None:
     """Print rows, oldest first."""
     found: list[AuditRow] = []
+    names: dict[str, str] = {}
     token = ""
     newest_first = chosen.after == 0
     async with connect(target) as gateway:
@@ -67,6 +68,7 @@ async def list_rows(target: Target, chosen: Chosen, output: Format) -> None:
                 timeout=DEADLINE,
             )
             found += page.rows
+            names.update(page.actor_names)
             token = page.next_page_token
             if not token:
                 break
@@ -75,12 +77,12 @@ async def list_rows(target: Target, chosen: Chosen, output: Format) -> None:
     if output is not Format.TEXT:
         emit_all(found, output)
     else:
-        _print(found)
+        _print(found, names)
     if token:
         note(more("older rows" if newest_first else "later rows", chosen.limit))
 
 
-def _print(found: list[AuditRow]) -> None:
+def _print(found: list[AuditRow], names: Mapping[str, str]) -> None:
     table(
         ("ROW", "WHEN", "KIND", "ACTOR", "SUBJECT", "DETAILS"),
         [
@@ -88,7 +90,7 @@ def _print(found: list[AuditRow]) -> None:
                 str(row.sequence),
                 when(row.at),
                 row.kind,
-                row.actor,
+                names.get(row.actor, row.actor),
                 row.subject,
                 shortened(row.details, 100),
             )

@@ -9,7 +9,7 @@ import typer
 
 from tyrum_gateway.cli.failure import ExitCode, Failure, first_of, from_error
 from tyrum_gateway.cli.options import StateDir, sub_app
-from tyrum_gateway.cli.output import note, say
+from tyrum_gateway.cli.output import counted, note, say
 from tyrum_gateway.cli.version import installed
 from tyrum_gateway.domain.errors import TyrumError
 
@@ -35,6 +35,7 @@ def serve(
     """
     from tyrum_gateway.bootstrap import default_state_dir  # noqa: PLC0415 - heavy
     from tyrum_gateway.bootstrap import serve as serve_gateway  # noqa: PLC0415
+    from tyrum_gateway.cli.no_config import hint_without  # noqa: PLC0415
     from tyrum_gateway.config import (  # noqa: PLC0415
         ConfigProblems,
         config_file,
@@ -47,6 +48,8 @@ def serve(
     try:
         settings = load_settings(path, environment=os.environ, state_dir=directory)
     except ConfigProblems as problems:
+        if hint := hint_without(path):
+            raise Failure(f"`{path}` does not exist", hint=hint, code=ExitCode.CONFIG_INVALID) from None
         for problem in problems.problems:
             note(str(problem))
         raise config_invalid(len(problems.problems), path) from None
@@ -66,7 +69,7 @@ def serve(
 
 def config_invalid(count: int, path: Path) -> Failure:
     """Describe a configuration whose problems were just printed."""
-    problems = f"{count} problem{'' if count == 1 else 's'} in `{path}`"
+    problems = f"{counted(count, 'problem')} in `{path}`"
     return Failure(problems, hint=f"tyrum config validate {path}", code=ExitCode.CONFIG_INVALID)
 
 

@@ -104,7 +104,7 @@ class Session:
                 desk.ask(approval_id)
             case Asked(approval_id):
                 note(
-                    f"waiting for approval {approval_id}; answer it elsewhere:\n"
+                    f"waiting for approval {approval_id}; an approver answers it elsewhere:\n"
                     f"  tyrum approvals show {approval_id}{self.flags}\n"
                     f"  tyrum approvals approve {approval_id}{self.flags}\n"
                     f"  tyrum approvals deny {approval_id} --reason TEXT{self.flags}"

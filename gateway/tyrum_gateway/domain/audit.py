@@ -11,6 +11,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+KINDS: Final = frozenset(
+    {
+        "approval.requested",
+        "approval.resolved",
+        "attempt.abandoned",
+        "audit.heads_begun",
+        "call.decided",
+        "call.ended",
+        "gateway.started",
+        "gateway.stopped",
+        "message.accepted",
+        "operation.begun",
+        "operation.bound",
+        "override.created",
+        "override.revoked",
+        "principal.created",
+        "principal.disabled",
+        "principal.roles_set",
+        "token.issued",
+        "token.revoked",
+        "turn.ended",
+    }
+)
+"""Every kind of row that this version writes."""
+
 GENESIS: Final = "sha256:" + "0" * 64
 """What the first row names as the hash before it."""
 

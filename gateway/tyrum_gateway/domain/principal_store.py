@@ -1,6 +1,6 @@
 """The port behind identity: principals and tokens made durable, each change with its audit entry."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -26,6 +26,10 @@ class PrincipalStore(Protocol):
         Raises:
             NotFound: There is none.
         """
+        ...
+
+    async def names(self, principals: Iterable[str]) -> Mapping[str, str]:
+        """Read the names of principals by id; what is no principal's id is left out."""
         ...
 
     async def accounts(

@@ -7,7 +7,10 @@ from typing import Any
 
 from tyrum.audit.v1 import audit_pb2, audit_pb2_grpc
 from tyrum_gateway.domain.audit import AuditLog, AuditRow, SignedHead
-from tyrum_gateway.domain.errors import InvalidRequest, StateUnusable
+from tyrum_gateway.domain.errors import InvalidRequest, NotFound, StateUnusable
+from tyrum_gateway.domain.ids import PrincipalId
+from tyrum_gateway.domain.principal import KERNEL
+from tyrum_gateway.domain.principal_store import PrincipalStore
 from tyrum_gateway.rpc import convert
 
 LOOKED_AT = 5_000
@@ -22,16 +25,23 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
     """Reading the audit log."""
 
     def __init__(
-        self, audit: AuditLog, *, heads: Callable[[], Iterable[SignedHead]], public_key: str
+        self,
+        audit: AuditLog,
+        principals: PrincipalStore,
+        *,
+        heads: Callable[[], Iterable[SignedHead]],
+        public_key: str,
     ) -> None:
         """Prepare.
 
         Args:
             audit: The log.
+            principals: Names of those who act in it.
             heads: Reads all signed heads, oldest first; may block.
             public_key: In PEM.
         """
         self._audit = audit
+        self._principals = principals
         self._heads = heads
         self._public_key = public_key
 
@@ -39,10 +49,17 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
         self, request: audit_pb2.ListAuditRequest, context: Any
     ) -> audit_pb2.ListAuditResponse:
         """Page through rows; the token is the number of the last row that was looked at."""
+        page = await self._page(request)
+        actors = {row.actor for row in page.rows} - {KERNEL}
+        page.actor_names.update(await self._principals.names(actors))
+        return page
+
+    async def _page(self, request: audit_pb2.ListAuditRequest) -> audit_pb2.ListAuditResponse:
         size = convert.page_size(request.page_size, default=100, maximum=500)
         after = convert.sequence(request.after_sequence)
         subject = _filter("subject", request.subject)
-        prefix, actor = _filter("kind_prefix", request.kind_prefix), _filter("actor", request.actor)
+        prefix = _filter("kind_prefix", request.kind_prefix)
+        actor = await self._actor(_filter("actor", request.actor))
         newest_first = request.newest_first
         position = _position(request.page_token, _LARGEST if newest_first else after)
         picked: list[audit_pb2.AuditRow] = []
@@ -67,6 +84,15 @@ class AuditServicer(audit_pb2_grpc.AuditServiceServicer):
             if len(rows) < _BATCH:
                 return audit_pb2.ListAuditResponse(rows=picked)
         return audit_pb2.ListAuditResponse(rows=picked, next_page_token=str(position))
+
+    async def _actor(self, wanted: str) -> str:
+        """Find whose rows are wanted: rows have ids, people know names."""
+        if wanted in {"", KERNEL} or wanted.startswith(f"{PrincipalId.prefix}_"):
+            return wanted
+        try:
+            return (await self._principals.account(wanted)).principal_id
+        except NotFound:
+            raise InvalidRequest("actor", f"must be `{KERNEL}`, or the name or id of a principal") from None
 
     async def ExportAudit(  # noqa: N802 - named by the contract
         self, request: audit_pb2.ExportAuditRequest, context: Any

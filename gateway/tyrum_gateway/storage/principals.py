@@ -1,7 +1,7 @@
 """The principal store port on the gateway's SQLite file."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -64,6 +64,11 @@ class SqlitePrincipals(PrincipalStore):
         if not found:
             raise NotFound("principal", wanted)
         return rows.account(found[0])
+
+    async def names(self, principals: Iterable[str]) -> Mapping[str, str]:
+        """See `PrincipalStore.names`."""
+        found = await self._reads.fetch(*((ACCOUNT, {"principal": wanted}) for wanted in principals))
+        return {row["principal_id"]: row["name"] for one in found for row in one}
 
     async def accounts(
         self, *, after: PrincipalId | None, include_disabled: bool, limit: int

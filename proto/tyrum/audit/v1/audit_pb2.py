@@ -24,29 +24,33 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atyrum/audit/v1/audit.proto\x12\x0etyrum.audit.v1\"\x87\x01\n\x08\x41uditRow\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\n\n\x02\x61t\x18\x02 \x01(\x03\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x04 \x01(\t\x12\x0f\n\x07subject\x18\x05 \x01(\t\x12\x0f\n\x07\x64\x65tails\x18\x06 \x01(\t\x12\x10\n\x08previous\x18\x07 \x01(\t\x12\x0c\n\x04hash\x18\x08 \x01(\t\"[\n\nSignedHead\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x0c\n\x04hash\x18\x02 \x01(\t\x12\n\n\x02\x61t\x18\x03 \x01(\x03\x12\x0e\n\x06key_id\x18\x04 \x01(\t\x12\x11\n\tsignature\x18\x05 \x01(\t\"\x9c\x01\n\x10ListAuditRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x14\n\x0cnewest_first\x18\x03 \x01(\x08\x12\x0f\n\x07subject\x18\x04 \x01(\t\x12\x13\n\x0bkind_prefix\x18\x05 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x06 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x07 \x01(\x03\"T\n\x11ListAuditResponse\x12&\n\x04rows\x18\x01 \x03(\x0b\x32\x18.tyrum.audit.v1.AuditRow\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\",\n\x12\x45xportAuditRequest\x12\x16\n\x0e\x61\x66ter_sequence\x18\x01 \x01(\x03\"=\n\x13\x45xportAuditResponse\x12&\n\x04rows\x18\x01 \x03(\x0b\x32\x18.tyrum.audit.v1.AuditRow\"\x14\n\x12\x45xportHeadsRequest\"T\n\x13\x45xportHeadsResponse\x12\x12\n\npublic_key\x18\x01 \x01(\t\x12)\n\x05heads\x18\x02 \x03(\x0b\x32\x1a.tyrum.audit.v1.SignedHead2\x94\x02\n\x0c\x41uditService\x12P\n\tListAudit\x12 .tyrum.audit.v1.ListAuditRequest\x1a!.tyrum.audit.v1.ListAuditResponse\x12X\n\x0b\x45xportAudit\x12\".tyrum.audit.v1.ExportAuditRequest\x1a#.tyrum.audit.v1.ExportAuditResponse0\x01\x12X\n\x0b\x45xportHeads\x12\".tyrum.audit.v1.ExportHeadsRequest\x1a#.tyrum.audit.v1.ExportHeadsResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1atyrum/audit/v1/audit.proto\x12\x0etyrum.audit.v1\"\x87\x01\n\x08\x41uditRow\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\n\n\x02\x61t\x18\x02 \x01(\x03\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x04 \x01(\t\x12\x0f\n\x07subject\x18\x05 \x01(\t\x12\x0f\n\x07\x64\x65tails\x18\x06 \x01(\t\x12\x10\n\x08previous\x18\x07 \x01(\t\x12\x0c\n\x04hash\x18\x08 \x01(\t\"[\n\nSignedHead\x12\x10\n\x08sequence\x18\x01 \x01(\x03\x12\x0c\n\x04hash\x18\x02 \x01(\t\x12\n\n\x02\x61t\x18\x03 \x01(\x03\x12\x0e\n\x06key_id\x18\x04 \x01(\t\x12\x11\n\tsignature\x18\x05 \x01(\t\"\x9c\x01\n\x10ListAuditRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\x12\x14\n\x0cnewest_first\x18\x03 \x01(\x08\x12\x0f\n\x07subject\x18\x04 \x01(\t\x12\x13\n\x0bkind_prefix\x18\x05 \x01(\t\x12\r\n\x05\x61\x63tor\x18\x06 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x07 \x01(\x03\"\xcf\x01\n\x11ListAuditResponse\x12&\n\x04rows\x18\x01 \x03(\x0b\x32\x18.tyrum.audit.v1.AuditRow\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\x12\x46\n\x0b\x61\x63tor_names\x18\x03 \x03(\x0b\x32\x31.tyrum.audit.v1.ListAuditResponse.ActorNamesEntry\x1a\x31\n\x0f\x41\x63torNamesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\",\n\x12\x45xportAuditRequest\x12\x16\n\x0e\x61\x66ter_sequence\x18\x01 \x01(\x03\"=\n\x13\x45xportAuditResponse\x12&\n\x04rows\x18\x01 \x03(\x0b\x32\x18.tyrum.audit.v1.AuditRow\"\x14\n\x12\x45xportHeadsRequest\"T\n\x13\x45xportHeadsResponse\x12\x12\n\npublic_key\x18\x01 \x01(\t\x12)\n\x05heads\x18\x02 \x03(\x0b\x32\x1a.tyrum.audit.v1.SignedHead2\x94\x02\n\x0c\x41uditService\x12P\n\tListAudit\x12 .tyrum.audit.v1.ListAuditRequest\x1a!.tyrum.audit.v1.ListAuditResponse\x12X\n\x0b\x45xportAudit\x12\".tyrum.audit.v1.ExportAuditRequest\x1a#.tyrum.audit.v1.ExportAuditResponse0\x01\x12X\n\x0b\x45xportHeads\x12\".tyrum.audit.v1.ExportHeadsRequest\x1a#.tyrum.audit.v1.ExportHeadsResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tyrum.audit.v1.audit_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_LISTAUDITRESPONSE_ACTORNAMESENTRY']._loaded_options = None
+  _globals['_LISTAUDITRESPONSE_ACTORNAMESENTRY']._serialized_options = b'8\001'
   _globals['_AUDITROW']._serialized_start=47
   _globals['_AUDITROW']._serialized_end=182
   _globals['_SIGNEDHEAD']._serialized_start=184
   _globals['_SIGNEDHEAD']._serialized_end=275
   _globals['_LISTAUDITREQUEST']._serialized_start=278
   _globals['_LISTAUDITREQUEST']._serialized_end=434
-  _globals['_LISTAUDITRESPONSE']._serialized_start=436
-  _globals['_LISTAUDITRESPONSE']._serialized_end=520
-  _globals['_EXPORTAUDITREQUEST']._serialized_start=522
-  _globals['_EXPORTAUDITREQUEST']._serialized_end=566
-  _globals['_EXPORTAUDITRESPONSE']._serialized_start=568
-  _globals['_EXPORTAUDITRESPONSE']._serialized_end=629
-  _globals['_EXPORTHEADSREQUEST']._serialized_start=631
-  _globals['_EXPORTHEADSREQUEST']._serialized_end=651
-  _globals['_EXPORTHEADSRESPONSE']._serialized_start=653
-  _globals['_EXPORTHEADSRESPONSE']._serialized_end=737
-  _globals['_AUDITSERVICE']._serialized_start=740
-  _globals['_AUDITSERVICE']._serialized_end=1016
+  _globals['_LISTAUDITRESPONSE']._serialized_start=437
+  _globals['_LISTAUDITRESPONSE']._serialized_end=644
+  _globals['_LISTAUDITRESPONSE_ACTORNAMESENTRY']._serialized_start=595
+  _globals['_LISTAUDITRESPONSE_ACTORNAMESENTRY']._serialized_end=644
+  _globals['_EXPORTAUDITREQUEST']._serialized_start=646
+  _globals['_EXPORTAUDITREQUEST']._serialized_end=690
+  _globals['_EXPORTAUDITRESPONSE']._serialized_start=692
+  _globals['_EXPORTAUDITRESPONSE']._serialized_end=753
+  _globals['_EXPORTHEADSREQUEST']._serialized_start=755
+  _globals['_EXPORTHEADSREQUEST']._serialized_end=775
+  _globals['_EXPORTHEADSRESPONSE']._serialized_start=777
+  _globals['_EXPORTHEADSRESPONSE']._serialized_end=861
+  _globals['_AUDITSERVICE']._serialized_start=864
+  _globals['_AUDITSERVICE']._serialized_end=1140
 # @@protoc_insertion_point(module_scope)

@@ -132,7 +132,7 @@ class ListAuditRequest(_message.Message):
     kind_prefix: _builtins.str
     """Only rows whose kind begins so, such as `approval.`. OPTIONAL, at most 128 bytes."""
     actor: _builtins.str
-    """Only rows of this actor. OPTIONAL, at most 128 bytes."""
+    """Only rows of this actor: `kernel`, or a principal's id or name. OPTIONAL, at most 128 bytes."""
     after_sequence: _builtins.int
     """Only rows with a larger number. OPTIONAL, 0 means all."""
     def __init__(
@@ -160,23 +160,51 @@ class ListAuditResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class ActorNamesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     ROWS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    ACTOR_NAMES_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """Empty on the last page."""
     @_builtins.property
     def rows(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditRow]:
         """In the order asked for."""
 
+    @_builtins.property
+    def actor_names(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Names of the principals among the actors of `rows`, by id; one that is not known is left out. They are told
+        beside the log for people who read it: no row holds them and no hash covers them.
+        """
+
     def __init__(
         self,
         *,
         rows: _abc.Iterable[Global___AuditRow] | None = ...,
         next_page_token: _builtins.str = ...,
+        actor_names: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "rows", b"rows"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor_names", b"actor_names", "next_page_token", b"next_page_token", "rows", b"rows"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
