@@ -45,7 +45,7 @@ def spec(double: str, **changes: Any) -> ProviderSpec:
         name=double.replace("_", "-"),
         kind="isolation",
         command=(PYTHON, "-m", "tyrum_conformance.broken", double),
-        start_timeout=30.0,
+        start_timeout=90.0,
     )
     return replace(plain, **changes)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.kit.processes import Started, hang_up, start, stop
+from tests.kit.processes import DEADLINE, Started, hang_up, start, stop
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def _until_module_ends() -> Iterator[Started]:
             yield started
         finally:
             hang_up(started)
-            started.process.wait(6)
+            started.process.wait(DEADLINE)
 
 
 @asynccontextmanager

@@ -260,7 +260,7 @@ class Provider:
     async def wait(self, process: pb.Process | str, timeout: float = DEADLINE) -> pb.Process:
         """Wait for the end."""
         request = pb.WaitProcessRequest(context=context(), process_id=_id(process), timeout=seconds(timeout))
-        return (await self.isolation.WaitProcess(request, timeout=timeout + 5)).process
+        return (await self.isolation.WaitProcess(request, timeout=timeout + DEADLINE)).process
 
     async def run(self, spec: pb.ProcessSpec) -> pb.ProcessResult:
         """Start, wait, and return the result."""

@@ -8,7 +8,7 @@ import psutil
 import pytest
 from google.rpc import error_details_pb2, status_pb2
 
-from tests.local_spawn.driver import DEADLINE, Provider, new_id, reason_of, refused, until
+from tests.local_spawn.driver import DEADLINE, Provider, limits, new_id, reason_of, refused, until
 from tyrum.isolation.v1 import isolation_pb2 as pb
 from tyrum.provider.v1 import control_pb2
 from tyrum_local_spawn.supervision.spawner import IDLE_SUPERVISORS
@@ -109,7 +109,7 @@ async def test_probe_answers_while_everything_is_taken(tmp_path: Path) -> None:
     """Probe answers while the declared places are full of floods."""
     async with Provider.started(tmp_path, {"run_as": "gateway_user", "max_concurrent": 4}) as provider:
         for _ in range(4):
-            await provider.start(provider.shell("exec cat /dev/zero"))
+            await provider.start(provider.shell("exec cat /dev/zero", limits=limits(wall=100)))
         for _ in range(5):
             probe = await provider.control.Probe(control_pb2.ProbeRequest(), timeout=DEADLINE)
             assert (probe.ready, probe.in_flight) == (True, 4)

@@ -61,7 +61,7 @@ async def test_sigterm_comes_first(provider: Provider) -> None:
     """A command may clean up on SIGTERM; its own exit code is reported beside the cause."""
     spec = provider.shell("trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.05; done")
     process = await provider.start(spec)
-    await _first_output(provider, process)
+    await first_output(provider, process)
     await provider.cancel(process, grace=30)
     result = (await provider.wait(process)).result
     assert (result.cause, result.exit_code) == (pb.END_CAUSE_CANCELLED, 9)
@@ -71,7 +71,7 @@ async def test_sigterm_comes_first(provider: Provider) -> None:
 async def test_a_shorter_grace_overtakes_a_longer_one(provider: Provider) -> None:
     """A second cancel with less grace brings SIGKILL forward."""
     process = await provider.start(provider.shell("trap '' TERM; echo ready; while :; do sleep 0.05; done"))
-    await _first_output(provider, process)
+    await first_output(provider, process)
     await provider.cancel(process, grace=30)
     await provider.cancel(process, grace=0)
     result = (await provider.wait(process, timeout=20)).result
@@ -147,7 +147,7 @@ async def test_the_wall_clock_limit_holds_under_a_flood(provider: Provider) -> N
 async def test_a_flood_can_be_cancelled(provider: Provider) -> None:
     """Cancel is acknowledged and obeyed while output floods."""
     process = await provider.start(provider.shell("cat /dev/zero & cat /dev/zero >&2"))
-    await _first_output(provider, process)
+    await first_output(provider, process)
     await provider.cancel(process, grace=0)
     assert (await provider.wait(process)).result.cause == pb.END_CAUSE_CANCELLED
 
@@ -198,7 +198,7 @@ async def test_waiting_is_bounded_and_harmless(provider: Provider) -> None:
     assert await refused(provider.wait(process, timeout=0)) == "WAIT_EXPIRED"
     assert await refused(provider.wait(process, timeout=0.05)) == "WAIT_EXPIRED"
     abandoned = asyncio.ensure_future(provider.wait(process))
-    await _first_output(provider, process)
+    await first_output(provider, process)
     abandoned.cancel()
     waiting = asyncio.gather(*(provider.wait(process) for _ in range(10)))
     gate.touch()
@@ -232,7 +232,8 @@ async def test_release_needs_an_ended_process(provider: Provider) -> None:
     assert await refused(provider.start(spec, operation=operation)) == "REQUEST_ID_REUSED"
 
 
-async def _first_output(provider: Provider, process: pb.Process) -> None:
+async def first_output(provider: Provider, process: pb.Process) -> None:
+    """Wait until the spool holds something that a command wrote."""
     async for chunk in provider.chunks(process, follow=True):
         if chunk.data:
             return

@@ -1,5 +1,6 @@
 """Without room for its record nothing executes, and nothing that did is denied."""
 
+import contextlib
 import resource
 from pathlib import Path
 
@@ -12,14 +13,20 @@ MIB = 1024 * 1024
 
 
 def _limit(provider: Provider, size: int) -> None:
-    """Let none of the processes that write records make a file larger than this."""
+    """Let none of the processes that write records make a file larger than this.
+
+    The spawner comes first: whoever is forked while the others are listed has its limit from it.
+    """
     spawner = provider.spawner()
-    for process in (spawner, *spawner.children(recursive=True)):
-        try:
-            _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
-            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, hard))
-        except (ProcessLookupError, psutil.NoSuchProcess):
-            continue
+    _limit_one(spawner, size)
+    for process in spawner.children(recursive=True):
+        with contextlib.suppress(ProcessLookupError, psutil.NoSuchProcess):
+            _limit_one(process, size)
+
+
+def _limit_one(process: psutil.Process, size: int) -> None:
+    _, hard = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (size, hard))
 
 
 async def test_a_command_whose_record_cannot_be_written_does_not_run(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.local_spawn.driver import new_id, until
+from tests.local_spawn.driver import DEADLINE, new_id, until
 from tyrum_local_spawn.crew import Crew
 from tyrum_local_spawn.ids import OperationId
 from tyrum_local_spawn.link import NotStarted, Started, SupervisorEnded, SupervisorLink
@@ -35,6 +35,9 @@ async def shop(tmp_path: Path) -> AsyncIterator[tuple[Store, Crew]]:
     await crew.start()
     yield store, crew
     await crew.stop()
+    if crew._process is not None:  # whoever stops the crew does not wait for long; a busy machine may need it
+        async with asyncio.timeout(DEADLINE):
+            await crew._process.wait()
     store.close()
 
 
@@ -54,7 +57,7 @@ def order(workspace: Path, script: str) -> Order:
         cwd="",
         stdin=b"",
         operands=(),
-        wall_time=10,
+        wall_time=60,
         output_bytes=1000,
         kill_grace=0,
         spool_bytes=1 << 20,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.local_spawn.driver import DEADLINE, Provider, gone, new_id, refused, seconds, until
-from tests.local_spawn.test_ending import STUBBORN, pids
+from tests.local_spawn.test_ending import STUBBORN, first_output, pids
 from tyrum.error.v1 import error_pb2
 from tyrum.isolation.v1 import isolation_pb2 as pb
 from tyrum.provider.v1 import control_pb2
@@ -63,6 +63,7 @@ async def test_a_killed_supervisor_is_a_lost_run(tmp_path: Path) -> None:
         script = STUBBORN.replace("note()\n", "note()\nprint('begun', flush=True)\n", 1)
         process = await provider.start(provider.python(script, str(note)), operation=operation)
         await until(lambda: len(pids(note)) >= 5, "the tree")
+        await first_output(provider, process)
         provider.supervisor_of(pids(note)[0]).kill()
         lost = await provider.wait(process)
         assert lost.result.cause == pb.END_CAUSE_LOST

@@ -9,6 +9,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -214,7 +215,8 @@ class Lane:
         gateway.suspend()
         try:
             self._count(restarting=lifecycle != catalog_pb2.PROVIDER_LIFECYCLE_ADMITTED)
-            provider.kill()
+            with suppress(psutil.NoSuchProcess):  # it had ended before the gateway was held up
+                provider.kill()
         finally:
             gateway.resume()
         self.tally.providers += 1
@@ -230,9 +232,9 @@ class Lane:
     def _provider(self) -> psutil.Process | None:
         try:
             children = psutil.Process(self._gateway.pid).children()
-        except psutil.NoSuchProcess:
+            return next((child for child in children if child.status() != psutil.STATUS_ZOMBIE), None)
+        except psutil.NoSuchProcess:  # the gateway's end, or it has just buried the provider
             return None
-        return next((child for child in children if child.status() != psutil.STATUS_ZOMBIE), None)
 
     async def _until(self, client: Client, holds: Callable[[int], bool]) -> None:
         until = time.monotonic() + _WAIT_SECONDS
