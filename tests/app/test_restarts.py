@@ -46,6 +46,8 @@ class Place:
     store: SqliteStore
     moment: datetime = field(default_factory=lambda: datetime.now(UTC))
     behaviour: str = HANGS
+    jump: timedelta = timedelta()
+    """By how much the clock is set while the model is asked."""
     limits: EngineLimits = LIMITS
     begun: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -57,6 +59,7 @@ class Place:
         """As a model."""
         del prompt
         self.begun.set()
+        self.moment += self.jump
         if self.behaviour == HANGS:
             await asyncio.Event().wait()
         if self.behaviour == BUSY:
@@ -137,6 +140,23 @@ async def test_an_outage_is_not_work(place: Place, step_time: timedelta) -> None
     place.limits = replace(LIMITS, step_time=step_time)
     turn = (await place.store.accept(message())).turn
     await place.crashes(HANGS, timedelta(days=1))
+    async with place.gateway(ANSWERS):
+        assert (await place.ends(turn.turn_id)).state is TurnState.COMPLETED
+
+
+@pytest.mark.parametrize("jump", [timedelta(hours=1), timedelta(hours=-1)], ids=["forwards", "backwards"])
+async def test_a_clock_that_is_set_while_a_turn_is_worked_on_counts_for_nothing(
+    place: Place, jump: timedelta
+) -> None:
+    """Its time goes on from what it was: it does not end at the next restart, and has none given back."""
+    turn = (await place.store.accept(message())).turn
+    await place.crashes(HANGS, 30 * SECOND)
+    place.jump = jump
+    async with place.gateway(BUSY):
+        while (await place.turn(turn)).attempt < 3:  # noqa: ASYNC110 - one was lost, one has failed
+            await asyncio.sleep(0.01)
+    place.jump = timedelta()
+    assert timedelta() <= worked(await place.turn(turn)) - 30 * SECOND < PATIENCE * SECOND
     async with place.gateway(ANSWERS):
         assert (await place.ends(turn.turn_id)).state is TurnState.COMPLETED
 

@@ -49,7 +49,9 @@ class Told:
 
     async def move(self, turn: Turn, *payloads: Payload, checkpoint: Checkpoint | None = None) -> Turn:
         """Commit a transition and tell of it."""
-        stored, events, _ = await self.store.commit(Commit(turn, NOW, events=payloads, checkpoint=checkpoint))
+        stored, events, *_ = await self.store.commit(
+            Commit(turn, NOW, events=payloads, checkpoint=checkpoint)
+        )
         self.pasts.committed(stored, events, checkpoint)
         return stored
 

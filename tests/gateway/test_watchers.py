@@ -238,7 +238,7 @@ async def test_the_end_of_a_turn_reaches_a_watcher_that_is_behind_when_the_gatew
         streams.delta(conversation, Attempt(turn.turn_id, 1, 1), "said")
         assert [type(item) for item in await following] == [Delta]
         # It stands at that text and has not looked further when the turn ends and the gateway stops.
-        _, events, _ = await store.commit(finish(turn))
+        _, events, *_ = await store.commit(finish(turn))
         streams.committed(conversation, events, resting=True)
         streams.close()
         assert [item async for items in stream for item in items] == list(events)

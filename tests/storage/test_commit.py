@@ -27,9 +27,9 @@ from tests.storage.builders import (
 from tyrum_gateway.domain import transcript
 from tyrum_gateway.domain.approval import Outcome
 from tyrum_gateway.domain.checkpoint import Checkpoint
-from tyrum_gateway.domain.commit import AuditEntry, Commit
+from tyrum_gateway.domain.commit import Accepted, AuditEntry, Commit, Committed
 from tyrum_gateway.domain.errors import Draining, KernelBug, StateUnusable, VersionConflict
-from tyrum_gateway.domain.ids import ConversationId, TurnId
+from tyrum_gateway.domain.ids import TurnId
 from tyrum_gateway.domain.states import CallState, TurnState
 from tyrum_gateway.domain.turn import Turn
 from tyrum_gateway.storage import SqliteStore
@@ -40,12 +40,12 @@ async def test_a_turn_reads_back_as_it_was_committed(store: SqliteStore) -> None
     """A one-tool turn takes five commits, and each reads back equal to what the commit returned."""
     accepted = await store.accept(message())
     turn, *_ = await store.commit(claim(accepted.turn))
-    turn, begun, _ = await store.commit(begin(turn, call(turn, CallState.PERMITTED)))
+    turn, begun, *_ = await store.commit(begin(turn, call(turn, CallState.PERMITTED)))
     assert (await store.turn(turn.turn_id)).turn == turn
-    turn, ended, _ = await store.commit(end(turn, "a listing"))
+    turn, ended, *_ = await store.commit(end(turn, "a listing"))
     assert await store.next_turn(turn.conversation_id) == turn
     last = replace(finish(turn), checkpoint=Checkpoint(1, "Turn 1"))
-    turn, finished, _ = await store.commit(last)
+    turn, finished, *_ = await store.commit(last)
     view = await store.turn(turn.turn_id)
     assert view.turn == turn
     assert view.ended_at == last.at
@@ -102,7 +102,7 @@ async def test_sequences_have_no_holes(store: SqliteStore, conversations: int) -
         )
         turn, *_ = await store.commit(claim(accepted.turn))
         for _ in range(5):
-            turn, events, _ = await store.commit(say(turn, *["x"] * sizes.randint(0, 4)))
+            turn, events, *_ = await store.commit(say(turn, *["x"] * sizes.randint(0, 4)))
             numbers = [event.sequence for event in events]
             assert numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True
 
@@ -178,7 +178,7 @@ async def test_evidence_is_kept_beside_the_event(store: SqliteStore, database: P
     """Process facts and bounded output are stored once, and the content returns with the event."""
     turn = await running(store)
     turn, *_ = await store.commit(begin(turn, call(turn, CallState.PERMITTED)))
-    _, (event,), _ = await store.commit(end(turn, "a listing"))
+    _, (event,), *_ = await store.commit(end(turn, "a listing"))
     assert list(await store.events(turn.conversation_id, 2, 10)) == [event]
     assert isinstance(event.payload, transcript.ToolCallFinished)
     other = sqlite3.connect(database)
@@ -223,8 +223,9 @@ async def test_a_cancelled_caller_loses_the_answer_only(store: SqliteStore) -> N
 @pytest.mark.parametrize("answered", [False, True], ids=["before the answer", "with the answer"])
 async def test_a_commit_whose_caller_was_cancelled_is_told_of(store: SqliteStore, answered: bool) -> None:
     """Whoever follows the store learns of a write that was made and that its caller never heard of."""
-    turn, other, told = await running(store), await running(store), list[ConversationId]()
+    turn, other, told = await running(store), await running(store), list[Accepted | Committed]()
     store.follow(told.append)
+    stops = (call(turn, CallState.EXECUTING),)
 
     async def first() -> None:
         await store.commit(say(other, "heard"))
@@ -232,7 +233,7 @@ async def test_a_commit_whose_caller_was_cancelled_is_told_of(store: SqliteStore
 
     async with held_writer(store):
         neighbour = asyncio.create_task(first())
-        task = asyncio.create_task(store.commit(say(turn, "unheard")))
+        task = asyncio.create_task(store.commit(replace(say(turn, "unheard"), stops=stops)))
         await asyncio.sleep(0)
         if not answered:
             task.cancel()
@@ -240,7 +241,9 @@ async def test_a_commit_whose_caller_was_cancelled_is_told_of(store: SqliteStore
     with pytest.raises(asyncio.CancelledError):
         await task
     await asyncio.sleep(0)  # told beside the answers
-    assert told == [turn.conversation_id]
+    (made,) = told
+    assert isinstance(made, Committed)
+    assert (made.turn.turn_id, made.turn.version, made.stops) == (turn.turn_id, turn.version + 1, stops)
 
 
 async def test_a_full_disk_fails_writes_and_loses_nothing(store: SqliteStore) -> None:
@@ -256,7 +259,7 @@ async def test_a_full_disk_fails_writes_and_loses_nothing(store: SqliteStore) ->
         await store.commit(say(turn, "x" * 1_000_000))
     assert (await store.turn(turn.turn_id)).turn == turn
     await store._writer.run(functools.partial(allow, pages=10_000))
-    _, (event,), _ = await store.commit(say(turn, "x" * 1_000_000))
+    _, (event,), *_ = await store.commit(say(turn, "x" * 1_000_000))
     assert event.sequence == 2
 
 
@@ -278,7 +281,7 @@ async def test_a_failed_transaction_is_nobodys_success(store: SqliteStore) -> No
     answers = await asyncio.gather(*tasks, return_exceptions=True)
     assert [type(answer) for answer in answers] == [StateUnusable, StateUnusable]
     assert store.statistics.commits == before.commits
-    _, (event,), _ = await store.commit(say(turn, "x"))
+    _, (event,), *_ = await store.commit(say(turn, "x"))
     assert event.sequence == 2
 
 

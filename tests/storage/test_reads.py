@@ -46,7 +46,7 @@ async def _after(store: SqliteStore, events: int) -> Turn:
 async def test_a_window_is_what_the_prompt_needs(store: SqliteStore) -> None:
     """A window holds the newest events of earlier turns in order, and all of the turn's own."""
     turn = await _after(store, 5)
-    turn, (said,), _ = await store.commit(say(turn, "own"))
+    turn, (said,), *_ = await store.commit(say(turn, "own"))
     everything = list(await store.events(turn.conversation_id, 0, 100))
     window = await store.window(turn, 3)
     assert [event for past in window.earlier for event in past.events] == everything[4:7]

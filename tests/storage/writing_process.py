@@ -12,7 +12,7 @@ from tyrum_gateway.storage import SqliteStore
 async def _conversation(store: SqliteStore) -> None:
     turn = await running(store)
     while True:
-        turn, events, _ = await store.commit(say(turn, "a", "b"))
+        turn, events, *_ = await store.commit(say(turn, "a", "b"))
         # One write each: what the test reads was acknowledged before.
         os.write(1, f"{turn.conversation_id} {turn.turn_id} {turn.version} {events[-1].sequence}\n".encode())
 

@@ -155,12 +155,12 @@ class ApprovalDesk:
         turn = (await self._store.turn(resolved.turn_id)).turn
         with self._overrides.changing() if permitted else nullcontext():
             try:
-                stored, effects = await self._engine.turns.apply(
+                stored, applied = await self._engine.turns.apply(
                     turn, ApprovalAnswered(resolved), resolved=(resolved,), overrides=permitted
                 )
             except VersionConflict:
                 return False
-        if not effects:
+        if not applied:
             return False
         log.info(
             "approval_resolved",

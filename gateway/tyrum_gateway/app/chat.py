@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 
 from tyrum_gateway.app.agent import EngineLimits
 from tyrum_gateway.app.engine import Engine
@@ -107,11 +107,14 @@ class ChatDesk:
                 ),
             ),
         )
-        # A stream that was begun before the commit is handed all that follows it.
-        with self._streams.subscribe(turn.conversation_id) as joined:
+        with ExitStack() as joining:
+            # A stream that was begun before the commit is handed all that follows it.
+            joined = joining.enter_context(self._streams.subscribe(turn.conversation_id))
             accepted = await self._finishing.run(self._accept(acceptance))
-            yield [accepted]
             fresh = accepted.turn.turn_id == turn.turn_id
+            if not fresh:
+                joining.close()  # it began after the commit: nobody would take what it is handed
+            yield [accepted]
             following = watch(
                 self._store,
                 self._streams,
@@ -155,13 +158,8 @@ class ChatDesk:
         if view.turn.principal_id != principal.principal_id and not principal.roles & _ACTS_FOR_ALL:
             raise NotAuthorized("cancelling what others sent needs the role `operator` or `admin`")
         why = f"cancelled by {principal.name}" + (f": {reason}" if reason else "")
-        await self._finishing.run(self._cancel(view.turn, why))
+        await self._finishing.run(self._engine.turns.apply(view.turn, CancelRequested(why)))
         return await self._store.turn(turn_id)
-
-    async def _cancel(self, turn: Turn, why: str) -> None:
-        stored, effects = await self._engine.turns.apply(turn, CancelRequested(why))
-        if effects:
-            self._engine.settled(stored, effects)
 
     async def turn(self, principal: Principal, turn_id: TurnId) -> TurnView:
         """Read a turn.

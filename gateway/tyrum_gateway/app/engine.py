@@ -20,12 +20,12 @@ from tyrum_gateway.app.proposals import Permissions, Proposals
 from tyrum_gateway.app.runner import TurnRunner
 from tyrum_gateway.app.streams import Streams
 from tyrum_gateway.app.turns import Turns
-from tyrum_gateway.domain.commit import Committed
+from tyrum_gateway.domain.commit import Accepted, Committed
 from tyrum_gateway.domain.errors import StateUnusable, TyrumError
 from tyrum_gateway.domain.ids import ConversationId, IncidentId
 from tyrum_gateway.domain.ports import Clock, Ids, Store
 from tyrum_gateway.domain.turn import Rest, Turn, work, worked
-from tyrum_gateway.domain.turn_events import Broken, Effect, StopProcess
+from tyrum_gateway.domain.turn_events import Broken
 
 log = structlog.get_logger(__name__)
 
@@ -154,25 +154,26 @@ class Engine:
         """
         self._wake(conversation_id, due, recovered=False)
 
-    def settled(self, turn: Turn, effects: tuple[Effect, ...]) -> None:
-        """Follow up the commit that ended a turn by force: end its work and process, go on with the next."""
-        self._interrupts.interrupt(turn.turn_id)
-        for effect in effects:
-            if isinstance(effect, StopProcess):
-                self._background(self._runner.stop(turn, effect.call))
-        self.wake(turn.conversation_id)
-
     def _ended(self, end: Committed) -> None:
+        """Follow up a commit that ended a turn, by itself or by force: end its work, go on with the next."""
+        conversation_id = end.turn.conversation_id
+        self._interrupts.interrupt(end.turn.turn_id)
+        for call in end.stops:
+            self._background(self._runner.stop(end.turn, call))
         if end.followed:
-            self._over.discard(end.turn.conversation_id)
-        elif end.turn.conversation_id in self._active:
-            self._over.add(end.turn.conversation_id)
+            self._over.discard(conversation_id)
+            self.wake(conversation_id)
+        elif conversation_id in self._active:
+            self._over.add(conversation_id)
 
-    def _unheard(self, conversation_id: ConversationId) -> None:
-        """Follow up a commit whose maker had given up: whoever watches or works looks at the rows."""
+    def _unheard(self, made: Accepted | Committed) -> None:
+        """Follow up a write whose maker had given up: whoever watches or works looks at the rows."""
+        conversation_id = made.turn.conversation_id
         self.pasts.forget(conversation_id)
         self._streams.unannounced(conversation_id)
         self.approvals.changed()
+        if isinstance(made, Committed) and made.turn.state.final:
+            self._ended(made)
         self.wake(conversation_id)
 
     def _wake(self, conversation_id: ConversationId, due: Turn | None = None, *, recovered: bool) -> None:
@@ -224,7 +225,7 @@ class Engine:
     async def _drive(self, turn: Turn, *, recovered: bool) -> None:
         reason = f"the turn was worked on for more than {self._turn_time:g} s"
         try:
-            with self._interrupts.working(turn.turn_id):
+            with self._interrupts.working(turn.turn_id), self.turns.time.measured(turn.turn_id):
                 if recovered:
                     turn = await self._runner.take_up(turn)
                 if await self._in_time(turn, self._turn_time - worked(turn).total_seconds()):
@@ -237,7 +238,7 @@ class Engine:
             log.exception("turn_broken", turn=turn.turn_id, incident=incident)
             reason = f"internal error, incident {incident}"
         newest = (await self._store.turn(turn.turn_id)).turn
-        self.settled(*await self.turns.apply(newest, Broken(reason)))
+        await self.turns.apply(newest, Broken(reason))
 
     async def _in_time(self, turn: Turn, seconds: float) -> bool:
         """Work on the turn until it rests; False when its time is over."""

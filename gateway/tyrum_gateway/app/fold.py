@@ -73,6 +73,7 @@ def fold(
     calls: dict[CallId, Call] = {}
     opened: list[Approval] = []
     evidence: list[Evidence] = []
+    stops: list[Call] = []
     for effect in effects:
         match effect:
             case Record(payload):
@@ -84,8 +85,10 @@ def fold(
                 calls[call.call_id] = call
             case OpenApproval(approval):
                 opened.append(approval)
-            case CloseApproval() | StopProcess() | SaveCheckpoint():
-                pass  # the first and the last come as values; a process is stopped after the commit
+            case StopProcess(call):
+                stops.append(call)
+            case CloseApproval() | SaveCheckpoint():
+                pass  # both come as values
             case _:
                 assert_never(effect)
     return Commit(
@@ -100,6 +103,7 @@ def fold(
         bindings=bindings,
         evidence=tuple(evidence),
         checkpoint=checkpoint,
+        stops=tuple(stops),
         audit=(
             *(entry for payload in events if (entry := _audited(turn, payload, resolved))),
             *(_permitted(override) for override in overrides),

@@ -218,7 +218,7 @@ class TurnRunner:
             collected.append(event)
             previewed = self._turns.preview(previewed, [event])
         try:
-            stored, effects = await self._turns.apply(
+            stored, applied = await self._turns.apply(
                 turn,
                 *collected,
                 previewed=previewed,
@@ -229,7 +229,7 @@ class TurnRunner:
         except PermissionEnded:
             # Revoked or over since the call was judged: judge it anew, without that permission.
             return await self._progress(turn, *events, results=results)
-        return stored, launched if effects else None
+        return stored, launched if applied else None
 
     async def _launch(self, turn: Turn, call: Call, ready: Ready | None) -> tuple[TurnEvent, Launched | None]:
         approved = await self._store.approval(call.approval_id) if call.approval_id else None

@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from weakref import WeakValueDictionary
 
+import structlog
+
 from tyrum_gateway.app.agent import EngineLimits
 from tyrum_gateway.app.approval_watch import ApprovalSignal
 from tyrum_gateway.app.fold import fold
 from tyrum_gateway.app.observer import Observer, Unobserved
 from tyrum_gateway.app.past import Pasts
 from tyrum_gateway.app.streams import Streams
+from tyrum_gateway.app.working_time import WorkingTime
 from tyrum_gateway.domain.approval import Approval, close
 from tyrum_gateway.domain.binding import Binding
 from tyrum_gateway.domain.checkpoint import Checkpoint, extend
@@ -38,6 +41,8 @@ from tyrum_gateway.domain.turn_events import (
     TurnEvent,
 )
 from tyrum_gateway.domain.turn_machine import advance
+
+log = structlog.get_logger(__name__)
 
 ROUNDS = 16
 """How often a transition is computed again before a conflict is reported as a bug."""
@@ -64,6 +69,7 @@ class Turns:
         self._store = store
         self._pasts = pasts
         self._clock = clock
+        self.time = WorkingTime(clock)
         self._streams = streams
         self._approvals = approvals
         self._limits = limits
@@ -81,8 +87,8 @@ class Turns:
         relies_on: tuple[OverrideId, ...] = (),
         bindings: tuple[Binding, ...] = (),
         results: Mapping[CallId, ProcessResult] | None = None,
-    ) -> tuple[Turn, tuple[Effect, ...]]:
-        """Apply events as one commit.
+    ) -> tuple[Turn, bool]:
+        """Apply events as one commit, and follow it up.
 
         Args:
             turn: As stored.
@@ -95,24 +101,34 @@ class Turns:
             results: Process results of calls that end.
 
         Returns:
-            The stored turn and the effects; a turn that came to rest meanwhile is returned unchanged, with
-            no effects.
+            The stored turn, and whether the events happened to it: one that came to rest meanwhile, or moved
+            on so that they fit no more, is returned as it is.
 
         Raises:
+            KernelBug: The events cannot happen to the turn as it was given.
             VersionConflict: An approval was resolved by somebody else.
             PermissionEnded: A standing permission that the events rely on does not hold any more.
         """
+        given = turn
         for _ in range(ROUNDS):
             if turn.state.final:
-                return turn, ()
+                return turn, False
             if any(not _awaited(turn, event) for event in events):
                 raise VersionConflict("the approval was resolved by somebody else", turn=turn.turn_id)
-            transition, previewed = previewed or self.preview(Transition(turn, ()), events), None
+            try:
+                transition, previewed = previewed or self.preview(Transition(turn, ()), events), None
+            except KernelBug as unfit:
+                if turn is given:
+                    raise
+                # Made by its own worker, who had been told that the store took no write.
+                log.warning("transition_dropped", turn=turn.turn_id, reason=unfit.public)
+                return turn, False
             async with self._ending(turn, transition.effects):
+                moment = self.time.now()
                 commit = fold(
-                    transition.turn,
+                    self.time.corrected(turn, transition.turn, moment),
                     transition.effects,
-                    at=self._clock.now(),
+                    at=moment.at,
                     resolved=(*resolved, *await self._closed(transition.effects)),
                     overrides=overrides,
                     relies_on=relies_on,
@@ -130,7 +146,8 @@ class Turns:
                         raise
                     turn = newer
                     continue
-                stored, recorded, _ = committed
+                stored, recorded, *_ = committed
+                self.time.committed(stored.turn_id, moment)
                 self._pasts.committed(stored, recorded, commit.checkpoint)
             if stored.state.final and self._ended is not None:
                 self._ended(committed)
@@ -138,7 +155,7 @@ class Turns:
             self._streams.committed(stored.conversation_id, recorded, resting=resting)
             if commit.opened or commit.resolved:
                 self._approvals.changed()
-            return stored, transition.effects
+            return stored, True
         raise KernelBug("a turn changed too often to be advanced", turn=turn.turn_id)
 
     def preview(self, begun: Transition, events: Iterable[TurnEvent]) -> Transition:

@@ -100,6 +100,8 @@ class Commit:
     bindings: tuple[Binding, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     checkpoint: Checkpoint | None = None
+    stops: tuple[Call, ...] = ()
+    """Calls that this settles while they execute: once it is durable, their processes are ended."""
     audit: tuple[AuditEntry, ...] = ()
 
 
@@ -123,6 +125,8 @@ class Committed(NamedTuple):
     """With their sequences."""
     followed: bool
     """When the turn has ended: whether another one of its conversation is unfinished, in this very commit."""
+    stops: tuple[Call, ...]
+    """As the commit says: whoever learns of it ends them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,8 +132,8 @@ class Store(Protocol):
         """
         ...
 
-    def follow(self, unheard: Callable[[ConversationId], None]) -> None:
-        """Tell of conversations with an acceptance or a commit that nobody followed up.
+    def follow(self, unheard: Callable[[Accepted | Committed], None]) -> None:
+        """Tell of each acceptance and commit that nobody followed up.
 
         It was applied after its caller had given up: cancelled, or told that the database took too long.
         """

@@ -176,7 +176,7 @@ class CloseApproval:
 
 @dataclass(frozen=True, slots=True)
 class StopProcess:
-    """End the process of a call after the commit."""
+    """End the process of a call once the commit is durable."""
 
     call: Call
 
@@ -187,7 +187,7 @@ class SaveCheckpoint:
 
 
 Effect = Record | SaveCall | OpenApproval | CloseApproval | StopProcess | SaveCheckpoint
-"""What follows from a transition; all but `StopProcess` belong to one commit."""
+"""What follows from a transition, all of it in one commit."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,12 +121,12 @@ class SqliteStore(Store):
         """See `Store.commit`."""
         return await self._writer.run(functools.partial(writes.commit, change=commit))
 
-    def follow(self, unheard: Callable[[ConversationId], None]) -> None:
+    def follow(self, unheard: Callable[[Accepted | Committed], None]) -> None:
         """See `Store.follow`."""
 
         def applied(result: object) -> None:
             if isinstance(result, Accepted | Committed):
-                unheard(result.turn.conversation_id)
+                unheard(result)
 
         self._writer.unheard = applied
 

@@ -136,7 +136,8 @@ def commit(transaction: Transaction, change: Commit) -> Committed:
         }
         transaction.insert(CHECKPOINTS, [checkpoint])
     transaction.audit(change.audit, change.at)
-    return Committed(replace(turn, version=turn.version + 1, changed_at=change.at), events, followed)
+    stored = replace(turn, version=turn.version + 1, changed_at=change.at)
+    return Committed(stored, events, followed, change.stops)
 
 
 def record(transaction: Transaction, entries: Sequence[AuditEntry], at: datetime) -> None:
