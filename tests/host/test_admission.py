@@ -1,9 +1,11 @@
 """A good provider is admitted, sees nothing it should not, and disturbs nothing."""
 
 import asyncio
+import errno
 import os
 import re
 import shutil
+import signal
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +31,7 @@ from tyrum_provider_host import (
     ProviderHost,
     ProviderStatus,
     ProviderUnavailable,
+    RestartPolicy,
     Secret,
     Stage,
     StateName,
@@ -37,7 +40,8 @@ from tyrum_provider_host import (
     proof,
 )
 from tyrum_provider_host.artifact import measure
-from tyrum_provider_host.logs import DRAIN_PAUSE
+from tyrum_provider_host.launch import spawn
+from tyrum_provider_host.logs import DRAIN_PAUSE, LogRing
 
 SETTLE = 30.0
 CANARY = "canary-3f9a1c77b2"
@@ -80,11 +84,44 @@ async def test_admits_through_every_stage(place: Place) -> None:
 
 
 async def test_waits_for_what_a_predecessor_still_holds(place: Place) -> None:
-    """A provider that cannot be configured yet and says so is configured a little later."""
-    specs = [own("busy_at_first", name="busy")]
-    async with ProviderHost(specs, state_dir=place.state, runtime_dir=place.runtime, bounds=FAST) as host:
+    """A provider that cannot yet, and says so, is asked again: within a start, and with later starts."""
+    away = place.state.parent / "away"
+    host = ProviderHost(
+        [own("busy_at_first", str(away), name="busy")],
+        state_dir=place.state,
+        runtime_dir=place.runtime,
+        bounds=FAST,
+        restarts=RestartPolicy(initial_delay=0.5, max_delay=0.5, crash_limit=1000),
+    )
+    async with host:
         assert await host.wait_settled(SETTLE)
-        admitted(host, "busy")
+        pid = admitted(host, "busy").pid
+        assert pid is not None
+        away.touch()
+        os.kill(pid, signal.SIGKILL)
+        assert await host.wait_until(lambda host: "refused at posture" in host.status("busy").reason, SETTLE)
+        assert host.status("busy").lifecycle is Lifecycle.BACKING_OFF
+        away.unlink()
+        assert await host.wait_until(lambda host: host.status("busy").lifecycle is Lifecycle.ADMITTED, SETTLE)
+
+
+async def test_a_process_that_cannot_be_observed_is_ended(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When no descriptor is left to watch a started process with, it does not go on unwatched."""
+
+    def exhausted(pid: int) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(os, "pidfd_open", exhausted)
+    with pytest.raises(OSError, match="open files"):
+        spawn(
+            ("/bin/sleep", "60"),
+            environment={"MARK": str(place.state)},
+            token_line=b"",
+            ring=LogRing(),
+        )
+    assert processes_mentioning(str(place.state)) == []
 
 
 async def test_stop_leaves_nothing(place: Place) -> None:
@@ -230,8 +267,8 @@ async def test_a_flood_of_output_leaves_the_host_responsive(place: Place) -> Non
 
 
 async def test_admits_concurrently(place: Place) -> None:
-    """A provider that takes three seconds to start does not delay the others."""
-    specs = [spec("slow_start"), spec("good"), spec("good", name="second")]
+    """A provider that does not get on with its start does not delay the others."""
+    specs = [spec("never_listens", start_timeout=600.0), spec("good"), spec("good", name="second")]
     async with ProviderHost(specs, state_dir=place.state, runtime_dir=place.runtime, bounds=FAST) as host:
         assert await host.wait_until(
             lambda host: (
@@ -240,7 +277,7 @@ async def test_admits_concurrently(place: Place) -> None:
             ),
             SETTLE,
         )
-        assert host.status("slow-start").lifecycle is Lifecycle.STARTING
+        assert host.status("never-listens").lifecycle is Lifecycle.STARTING
         assert not await host.wait_settled(0.0)
 
 

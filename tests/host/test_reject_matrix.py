@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.host.support import FAST, Place, processes_mentioning, spec
+from tests.host.support import FAST, Place, own, processes_mentioning, spec
 from tyrum_provider_host import (
     DeploymentMode,
     Lifecycle,
@@ -142,6 +142,11 @@ QUICK = (
         config={"colour": "hidden-value"},
     ),
     case("rejects_config", Stage.CONFIG, "no configuration pleases", "(mood)", "operator:"),
+    Case(
+        own("quotes_secret", secrets={"api_key": Secret("value-that-is-repeated")}),
+        Stage.CONFIGURE,
+        ("CONFIG_INVALID: the server takes no key ***", "key=***", "operator:"),
+    ),
     case("error_without_info", Stage.CONFIGURE, "Configure: INTERNAL", "provider author:"),
     case("posture_missing_claim", Stage.POSTURE, "missing net.none; unknown none", "provider author: state"),
     case("posture_unknown_claim", Stage.POSTURE, "missing net.none; unknown net.nothing", "provider author:"),
@@ -244,6 +249,7 @@ def test_refusals_never_show_configured_values(refusals: dict[str, ProviderStatu
     shown = repr(tuple(refusals.values()))
     assert "hidden-value" not in shown
     assert "value-of-surplus" not in shown
+    assert "value-that-is-repeated" not in shown
 
 
 def test_secrets_are_not_resolved_for_a_refused_provider(place: Place) -> None:

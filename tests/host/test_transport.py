@@ -14,12 +14,21 @@ import pytest
 from grpc import aio
 
 from tests.host.support import Place, eventually
-from tyrum_provider_host import OutcomeUnknown, ProviderUnavailable
+from tyrum.isolation.v1 import isolation_pb2
+from tyrum_provider_host import (
+    OperationContext,
+    OutcomeUnknown,
+    OutputStream,
+    ProviderBug,
+    ProviderUnavailable,
+)
 from tyrum_provider_host.channel_client import ProviderChannel
+from tyrum_provider_host.isolation import IsolationClient
 from tyrum_provider_host.launch import create_directory, prepare_runtime_directory, sweep
 
 EMPTY_SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 METHOD = "/test.Service/Method"
+CONTEXT = OperationContext(binding_id="b", provider_id="p", profile="d", contract_major=1, actor="a")
 
 
 @contextlib.asynccontextmanager
@@ -48,7 +57,7 @@ async def listening(place: Place) -> AsyncIterator[tuple[Path, bytearray]]:
         await server.wait_closed()
 
 
-async def call(channel: ProviderChannel, timeout: float = 5.0) -> bytes:
+async def call(channel: ProviderChannel, timeout: float = 60.0) -> bytes:
     """Call the test method."""
     method: aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.channel.unary_unary(METHOD)
     return await channel.unary(method, b"", name="Method", domain="test", timeout=timeout)
@@ -78,49 +87,84 @@ async def test_authority_is_localhost_and_bearer_waits_for_the_proof(place: Plac
         assert asyncio.get_running_loop().time() - closing < 10.0
 
 
-async def test_oversized_answers_are_refused(place: Place) -> None:
-    """An answer above 4 MiB fails its call and leaves the outcome unknown."""
+@contextlib.asynccontextmanager
+async def served(
+    place: Place, service: str, **methods: "grpc.RpcMethodHandler[bytes, bytes]"
+) -> AsyncIterator[ProviderChannel]:
+    """Serve raw methods of one service, and connect to them."""
     place.runtime.mkdir(parents=True)
     path = place.runtime / "p.sock"
+    server = aio.server()
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
+    server.add_insecure_port(f"unix:{path}")
+    await server.start()
+    channel = ProviderChannel("good", path)
+    try:
+        yield channel
+    finally:
+        await channel.close("done")
+        await server.stop(None)
+
+
+async def test_oversized_answers_are_refused(place: Place) -> None:
+    """An answer above 4 MiB fails its call and leaves the outcome unknown."""
 
     async def huge(request: bytes, context: object) -> bytes:
         return b"x" * (4 * 1024 * 1024 + 64)
 
-    server = aio.server()
-    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-        "Method": grpc.unary_unary_rpc_method_handler(huge)
+    method: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(huge)
+    async with served(place, "test.Service", Method=method) as channel:
+        with pytest.raises(OutcomeUnknown, match="RESOURCE_EXHAUSTED"):
+            await call(channel)
+
+
+async def test_an_answer_that_is_no_message_leaves_the_outcome_unknown(place: Place) -> None:
+    """What cannot be read, or claims an exit without a status, is the provider's bug; in streams too."""
+
+    async def garbage(request: bytes, context: object) -> bytes:
+        return b"\xff\xff\xff"
+
+    async def stream(request: bytes, context: object) -> AsyncIterator[bytes]:
+        yield b"\xff\xff\xff"
+
+    async def exit_without_status(request: bytes, context: object) -> bytes:
+        process = isolation_pb2.Process(
+            state=isolation_pb2.PROCESS_STATE_ENDED,
+            handle=b"h",
+            handle_version=1,
+            result=isolation_pb2.ProcessResult(cause=isolation_pb2.END_CAUSE_EXITED),
+        )
+        process.started_at.GetCurrentTime()
+        return isolation_pb2.WaitProcessResponse(process=process).SerializeToString()
+
+    methods: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+        "WaitProcess": grpc.unary_unary_rpc_method_handler(exit_without_status),
+        "GetProcess": grpc.unary_unary_rpc_method_handler(garbage),
+        "ReadOutput": grpc.unary_stream_rpc_method_handler(stream),
     }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Service", handlers),))
-    server.add_insecure_port(f"unix:{path}")
-    await server.start()
-    channel = ProviderChannel("good", path)
-    with pytest.raises(OutcomeUnknown, match="RESOURCE_EXHAUSTED"):
-        await call(channel)
-    await channel.close("done")
-    await server.stop(None)
+    async with served(place, "tyrum.isolation.v1.IsolationService", **methods) as channel:
+        client = IsolationClient(channel)
+        with pytest.raises(ProviderBug, match="no message of this method"):
+            await client.get(CONTEXT, "proc_x")
+        with pytest.raises(ProviderBug, match="lacks the status"):
+            await client.wait(CONTEXT, "proc_x", timeout=1.0)
+        with pytest.raises(ProviderBug, match="no message of this method"):
+            async for _ in client.read_output(CONTEXT, "proc_x", OutputStream.STDOUT):
+                pass
 
 
 async def test_a_refused_call_is_made_once(place: Place) -> None:
     """UNAVAILABLE may mean that the work was begun: neither gRPC nor the host repeats a call by itself."""
-    place.runtime.mkdir(parents=True)
-    path, calls = place.runtime / "p.sock", list[bytes]()
+    calls = list[bytes]()
 
     async def refuse(request: bytes, context: aio.ServicerContext[bytes, bytes]) -> bytes:
         calls.append(request)
         await context.abort(grpc.StatusCode.UNAVAILABLE, "later")
 
-    server = aio.server()
-    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-        "Method": grpc.unary_unary_rpc_method_handler(refuse)
-    }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Service", handlers),))
-    server.add_insecure_port(f"unix:{path}")
-    await server.start()
-    channel = ProviderChannel("good", path)
-    with pytest.raises(OutcomeUnknown, match="UNAVAILABLE"):
-        await call(channel)
-    await channel.close("done")
-    await server.stop(None)
+    method: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(refuse)
+    async with served(place, "test.Service", Method=method) as channel:
+        with pytest.raises(OutcomeUnknown, match="UNAVAILABLE"):
+            await call(channel)
     assert len(calls) == 1
 
 

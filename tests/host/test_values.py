@@ -2,6 +2,8 @@
 
 import base64
 import json
+import os
+import resource
 import sys
 from importlib import resources
 from pathlib import Path
@@ -13,6 +15,7 @@ from tyrum_provider_host import ProviderSpec, Secret, SpecError, proof
 from tyrum_provider_host.artifact import ArtifactError, measure
 from tyrum_provider_host.config import ConfigError, findings, prepare
 from tyrum_provider_host.descriptor import DescriptorError, check
+from tyrum_provider_host.launch import LaunchError, create_directory
 from tyrum_provider_host.version import ImplementationRange, SemanticVersion
 
 
@@ -137,12 +140,15 @@ def test_configuration_must_be_small_json(config: dict[str, object]) -> None:
         '{"type":"string"}',
         '{"type":"object","$ref":"https://x/y"}',
         '{"type":"object","required":1}',
+        '{"type":"object","properties":' + '{"not":' * 300 + "{}" + "}" * 301,
+        '{"type":"object","properties":{"a":{"$ref":"#/type"}}}',
+        f'{{"type":"object","properties":{{"b":{{"multipleOf":{10**400}}}}}}}',
     ],
 )
 def test_unusable_schemas_are_refused(schema: str) -> None:
     """A schema that is no local JSON Schema of an object is refused, never evaluated."""
     with pytest.raises(ConfigError, match="schema"):
-        findings(schema, prepare({}))
+        findings(schema, prepare({"a": "text", "b": 1.5}))
 
 
 def descriptor() -> control_pb2.Descriptor:
@@ -255,5 +261,24 @@ def test_artifact_must_be_a_regular_executable(tmp_path: Path) -> None:
         measure((str(tmp_path),))
     plain = tmp_path / "plain"
     plain.write_bytes(b"\x7fELF")
-    with pytest.raises(ArtifactError, match="not executable"):
+    with pytest.raises(ArtifactError, match="not executable") as caught:
         measure((str(plain),))
+    assert not caught.value.passing
+
+
+def test_a_shortage_of_the_machine_passes(tmp_path: Path) -> None:
+    """That no descriptor is free is told apart from what only another build or configuration removes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open(os.devnull, "rb") as lowest:  # noqa: PTH123 - its number is the lowest that is free
+        free = lowest.fileno()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        with pytest.raises(ArtifactError) as unmeasured:
+            measure(("/bin/sh",))
+        with pytest.raises(LaunchError) as unmade:
+            create_directory(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert unmeasured.value.passing
+    assert unmade.value.passing
+    assert not list(tmp_path.iterdir())

@@ -13,8 +13,8 @@ from tests.support.command_line import problems_of
 from tests.support.gateway import TYRUM, RunningGateway
 from tyrum_gateway.bootstrap.serve import DRAIN_SECONDS, GRACE_SECONDS
 from tyrum_gateway.cli.failure import ExitCode
+from tyrum_provider_host.ending import KILL_WAIT
 from tyrum_provider_host.spec import TimeBounds
-from tyrum_provider_host.supervisor import _KILL_WAIT
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 _ENTRY = re.compile(r"(\w+)=(.*)")
@@ -65,7 +65,7 @@ def test_the_unit_starts_an_installed_command_with_options_it_has(unit: Mapping[
 def test_a_stop_waits_longer_than_draining_may_take(unit: Mapping[str, Sequence[str]]) -> None:
     """Systemd kills nobody who is still within the bounds that gateway and host give themselves."""
     bounds = TimeBounds()
-    providers = bounds.drain + bounds.shutdown_ack + bounds.shutdown_grace + bounds.term_grace + _KILL_WAIT
+    providers = bounds.drain + bounds.shutdown_ack + bounds.shutdown_grace + bounds.term_grace + KILL_WAIT
     seconds = re.fullmatch(r"(\d+)s", one(unit, "TimeoutStopSec"))
     assert seconds
     assert int(seconds[1]) > DRAIN_SECONDS + GRACE_SECONDS + providers

@@ -26,6 +26,7 @@ from tyrum_gateway.domain.tool import Execution
 from tyrum_gateway.tools.isolation import NEVER_STARTED, UNAVAILABLE, Boundary, RunAnswer, Running
 from tyrum_provider_host import claims
 from tyrum_provider_host.errors import (
+    ANSWERED,
     CallError,
     Capacity,
     Effect,
@@ -37,7 +38,7 @@ from tyrum_provider_host.errors import (
 )
 from tyrum_provider_host.errors import ProviderUnavailable as HostUnavailable
 from tyrum_provider_host.host import ProviderHost
-from tyrum_provider_host.isolation import ANSWERED, IsolationClient
+from tyrum_provider_host.isolation import IsolationClient
 from tyrum_provider_host.isolation_types import (
     FileReference,
     NeverStarted,

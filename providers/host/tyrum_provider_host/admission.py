@@ -16,8 +16,8 @@ from tyrum_provider_host.agreement import (
 )
 from tyrum_provider_host.contracts import KindContract
 from tyrum_provider_host.control_client import ContractViolation, ControlClient
-from tyrum_provider_host.errors import CallError, Effect, ProviderBug
-from tyrum_provider_host.isolation import ANSWERED, IsolationClient
+from tyrum_provider_host.errors import ANSWERED, CallError, ProviderBug
+from tyrum_provider_host.isolation import IsolationClient
 from tyrum_provider_host.isolation_types import Posture
 from tyrum_provider_host.listening import check_connection, wait_for_listener
 from tyrum_provider_host.record import AdmissionRecord, HostFacts, Instance
@@ -67,7 +67,7 @@ async def admit(
             record.stage,
             str(error),
             action=f"{AUTHOR}: answer as the contract says",
-            transient=isinstance(error, CallError) and error.effect is Effect.UNKNOWN,
+            transient=isinstance(error, CallError) and error.passing,
         ) from None
 
 
@@ -100,6 +100,7 @@ async def _settle(
             expected=listed(spec.required_capabilities),
             found=listed(declared - probe.unavailable.keys()),
             action=f"{OPERATOR}: select another provider for these profiles, or change what they need",
+            transient=spec.required_capabilities <= declared,
         )
     record.passed(Stage.CAPABILITY, f"declared: {listed(declared)}")
     if contract.kind == ISOLATION:

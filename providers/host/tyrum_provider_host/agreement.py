@@ -163,10 +163,8 @@ async def check_configuration(
             Stage.CONFIGURE,
             f"the provider refused the configuration: {error}"
             + "".join(f"; {key}={value}" for key, value in error.metadata.items()),
-            action=f"{AUTHOR}: answer as the contract says"
-            if error.effect is Effect.UNKNOWN
-            else f"{OPERATOR}: correct the provider's `config` or `secrets`",
-            transient=error.effect is Effect.UNKNOWN,
+            action=_who_acts(error),
+            transient=error.passing,
         ) from None
     if applied != prepared.digest:
         raise Rejected(
@@ -178,6 +176,14 @@ async def check_configuration(
         )
     record.config_digest = prepared.digest
     record.passed(Stage.CONFIGURE, f"{prepared.digest} applied", applied_config=applied)
+
+
+def _who_acts(error: CallError) -> str:
+    if error.effect is Effect.UNKNOWN:
+        return f"{AUTHOR}: answer as the contract says"
+    if error.passing:
+        return f"{OPERATOR}: see to what the provider waits for"
+    return f"{OPERATOR}: correct the provider's `config` or `secrets`"
 
 
 async def _applied(
@@ -215,5 +221,6 @@ def _resolved(spec: ProviderSpec) -> dict[str, Secret]:
                 Stage.SECRETS,
                 f"the secret for the slot `{slot}` cannot be resolved: {error}",
                 action=f"{OPERATOR}: make the secret available",
+                transient=True,
             ) from None
     return secrets

@@ -18,6 +18,8 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import Literal
 
+from tyrum_provider_host.rejection import SHORTAGES
+
 _DISTRIBUTION = "tyrum"
 _SHARED_PACKAGES = ("tyrum", "tyrum_provider_kit")
 _PYTHON_SUFFIXES = frozenset({".py", ".so"})
@@ -26,6 +28,10 @@ _ELF_MACHINES = {3: "i386", 40: "arm", 62: "x86-64", 183: "aarch64", 243: "riscv
 
 class ArtifactError(Exception):
     """The program cannot be read or executed; the message names the file and what is wrong with it."""
+
+    def __init__(self, message: str, cause: OSError | None = None) -> None:
+        super().__init__(message)
+        self.passing = cause is not None and cause.errno in SHORTAGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +124,7 @@ def _executable(path: Path) -> None:
     try:
         status = path.stat()
     except OSError as error:
-        raise ArtifactError(f"the program {path} cannot be read: {error.strerror}") from None
+        raise ArtifactError(f"the program {path} cannot be read: {error.strerror}", error) from None
     if not stat.S_ISREG(status.st_mode):
         raise ArtifactError(f"the program {path} is not a regular file")
     if not os.access(path, os.X_OK):
@@ -133,7 +139,7 @@ def _hash(path: Path) -> tuple[str, FileIdentity]:
                 raise ArtifactError(f"{path} is not a regular file")
             return file_digest(file, "sha256").hexdigest(), _identity(os.fspath(path), status)
     except OSError as error:
-        raise ArtifactError(f"{path} cannot be read: {error.strerror}") from None
+        raise ArtifactError(f"{path} cannot be read: {error.strerror}", error) from None
 
 
 def _identity(path: str, status: os.stat_result) -> FileIdentity:

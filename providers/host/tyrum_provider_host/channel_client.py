@@ -6,14 +6,21 @@ caller's own cancellation passes through.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TypeVar
 
 import grpc
 from grpc import aio
 
-from tyrum_provider_host.errors import CallError, OutcomeUnknown, ProviderUnavailable, translate
+from tyrum_provider_host.errors import (
+    ANSWERED,
+    CallError,
+    OutcomeUnknown,
+    ProviderBug,
+    ProviderUnavailable,
+    translate,
+)
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 _OPTIONS: tuple[tuple[str, int | str], ...] = (
@@ -33,8 +40,10 @@ _Response = TypeVar("_Response")
 class ProviderChannel:
     """The connection to one instance."""
 
-    def __init__(self, provider: str, path: Path) -> None:
+    def __init__(self, provider: str, path: Path, *, mask: Callable[[str], str] = str) -> None:
+        """Connect to `path`; `mask` hides the secrets that the provider was given in what it says."""
         self._provider = provider
+        self.mask = mask
         self.path = path
         self.channel = aio.insecure_channel(f"unix:{path}", options=_OPTIONS)
         self._metadata: tuple[tuple[str, str], ...] = ()
@@ -61,7 +70,7 @@ class ProviderChannel:
         """
         self._require()
         try:
-            return await method(request, timeout=timeout, metadata=self._metadata)
+            return _readable(await method(request, timeout=timeout, metadata=self._metadata), name)
         except aio.AioRpcError as error:
             raise self._translated(error, name, domain) from None
         except asyncio.CancelledError:
@@ -88,7 +97,7 @@ class ProviderChannel:
         call = method(request, timeout=timeout, metadata=self._metadata)
         try:
             async for response in call:
-                yield response
+                yield _readable(response, name)
         except aio.AioRpcError as error:
             raise self._translated(error, name, domain) from None
         except asyncio.CancelledError:
@@ -108,12 +117,19 @@ class ProviderChannel:
             raise ProviderUnavailable(self._provider, self._gone)
 
     def _translated(self, error: aio.AioRpcError, name: str, domain: str) -> CallError:
-        return translate(error, method=name, domain=domain)
+        return translate(error, method=name, domain=domain, mask=self.mask)
 
     def _interrupted(self, name: str) -> CallError:
         return OutcomeUnknown(
             method=name, code=grpc.StatusCode.CANCELLED.name, detail=self._gone or "the connection was closed"
         )
+
+
+def _readable(answer: _Response, name: str) -> _Response:
+    """Refuse what gRPC hands over for bytes that are no message of the method: nothing."""
+    if answer is None:
+        raise ProviderBug(method=name, code=ANSWERED, detail="the answer is no message of this method")
+    return answer
 
 
 def _cancelling() -> bool:

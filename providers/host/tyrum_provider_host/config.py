@@ -68,6 +68,8 @@ def findings(schema_text: str, prepared: PreparedConfig) -> tuple[str, ...]:
         raise ConfigError("the schema refers to something outside itself") from None
     except RecursionError:
         raise ConfigError("the schema recurses without end") from None
+    except Exception as error:  # noqa: BLE001 - what a library makes of a provider's text is the provider's fault
+        raise ConfigError(f"the schema cannot be evaluated: {type(error).__name__}") from None
     return tuple(_finding(error) for error in errors[:_MAX_FINDINGS])
 
 
@@ -88,6 +90,8 @@ def _validator(schema_text: str) -> Draft202012Validator:
         raise ConfigError(
             f"the schema is not JSON Schema 2020-12: {error.json_path}: {error.validator}"
         ) from None
+    except RecursionError:
+        raise ConfigError("the schema is nested too deeply") from None
     return Draft202012Validator(schema, registry=Registry())
 
 

@@ -24,7 +24,8 @@ from tyrum_provider_host.states import ProbeFacts
 
 _DOMAIN = "tyrum.provider.v1"
 _HEALTH = "grpc.health.v1"
-_MAX_VIOLATIONS = 64
+_MAX_LISTED = 64
+"""Most entries of a list in an answer."""
 
 
 class ContractViolation(ProviderError):
@@ -127,7 +128,7 @@ class ControlClient:
         )
         return tuple(
             ConfigFinding(sanitise(item.path, 256), sanitise(item.rule, 64), sanitise(item.message, MAX_TEXT))
-            for item in answer.violations[:_MAX_VIOLATIONS]
+            for item in answer.violations[:_MAX_LISTED]
         )
 
     async def configure(
@@ -152,7 +153,7 @@ class ControlClient:
         """Ask whether the provider can work now.
 
         Raises:
-            ContractViolation: a declared capability has no state.
+            ContractViolation: a declared capability has no state, or there are more than 64 conditions.
         """
         answer = await self._channel.unary(
             self._control.Probe,
@@ -161,7 +162,11 @@ class ControlClient:
             domain=_DOMAIN,
             timeout=self._bounds.probe,
         )
-        known = {item.capability: item for item in answer.capabilities[:_MAX_VIOLATIONS]}
+        if len(answer.conditions) > _MAX_LISTED:
+            raise ContractViolation(
+                f"`conditions` has {len(answer.conditions)} entries, at most {_MAX_LISTED} are allowed"
+            )
+        known = {item.capability: item for item in answer.capabilities[:_MAX_LISTED]}
         silent = sorted(declared - known.keys())
         if silent:
             raise ContractViolation(
@@ -169,13 +174,13 @@ class ControlClient:
             )
         available = control_pb2.CAPABILITY_AVAILABILITY_AVAILABLE
         unavailable = {
-            name: _given(item.reason)
+            name: self._given(item.reason)
             for name, item in known.items()
             if name in declared and item.availability != available
         }
         failing = [
-            f"{sanitise(item.type, 64)}: {_given(item.reason or item.message)}"
-            for item in answer.conditions[:_MAX_VIOLATIONS]
+            f"{sanitise(item.type, 64)}: {self._given(item.reason or item.message)}"
+            for item in answer.conditions
             if item.status != control_pb2.CONDITION_STATUS_TRUE
         ]
         detail = "the probe answered ready" if answer.ready else "the probe answered not ready"
@@ -183,6 +188,9 @@ class ControlClient:
             detail = f"{detail}; not TRUE: {'; '.join(failing)}"
         # Conditions are what readiness rests on: one that is not TRUE outweighs the provider's own summary.
         return ProbeFacts(answer.ready and not failing, detail, MappingProxyType(unavailable))
+
+    def _given(self, reason: str) -> str:
+        return sanitise(self._channel.mask(reason), MAX_TEXT) or "no reason given"
 
     async def serving(self, service: str) -> str | None:
         """Check the health of `service`; None when it is SERVING, otherwise the status it has."""
@@ -220,7 +228,3 @@ class ControlClient:
             domain=_DOMAIN,
             timeout=self._bounds.shutdown_ack,
         )
-
-
-def _given(reason: str) -> str:
-    return sanitise(reason, MAX_TEXT) or "no reason given"

@@ -4,7 +4,7 @@ Invariant: a call counts as "had no effect" only when the provider itself said s
 reason under the code that the reason is registered for. Everything else leaves the outcome unknown.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar
@@ -16,6 +16,8 @@ from google.rpc import error_details_pb2, status_pb2
 from tyrum_provider_host.logs import sanitise
 
 MAX_TEXT = 512
+ANSWERED = "OK"
+"""Code of a `ProviderBug` that lies in the answer: the provider took the call."""
 _DETAILS_KEY = "grpc-status-details-bin"
 _DEFAULT_RETRY_AFTER = 0.5
 _MAX_RETRY_AFTER = 30.0
@@ -62,6 +64,8 @@ class CallError(ProviderError):
     """
 
     effect: ClassVar[Effect] = Effect.NONE
+    passing: ClassVar[bool] = False
+    """Whether the same call can succeed later although nobody changed anything."""
 
     def __init__(
         self,
@@ -101,6 +105,8 @@ class Conflict(CallError):
 class Capacity(CallError):
     """A limit is reached: back off for `retry_after` seconds, then repeat with the same identifiers."""
 
+    passing: ClassVar[bool] = True
+
     def __init__(
         self,
         *,
@@ -126,21 +132,27 @@ class NotOffered(CallError):
 class Transient(CallError):
     """The call had no effect and may be repeated."""
 
+    passing: ClassVar[bool] = True
+
 
 class WaitExpired(CallError):
     """The awaited state did not come in time; nothing changed."""
+
+    passing: ClassVar[bool] = True
 
 
 class ProviderBug(CallError):
     """The provider failed or broke its contract: report it; the outcome of the call is unknown."""
 
     effect: ClassVar[Effect] = Effect.UNKNOWN
+    passing: ClassVar[bool] = True
 
 
 class OutcomeUnknown(CallError):
     """Nobody knows whether the call had its effect: reconcile before anything else."""
 
     effect: ClassVar[Effect] = Effect.UNKNOWN
+    passing: ClassVar[bool] = True
 
 
 _Code = grpc.StatusCode
@@ -185,17 +197,20 @@ REGISTERED_CODES: Mapping[str, grpc.StatusCode] = MappingProxyType(
 """Every registered reason with the one code it is sent under."""
 
 
-def translate(error: grpc.aio.AioRpcError, *, method: str, domain: str) -> CallError:
+def translate(
+    error: grpc.aio.AioRpcError, *, method: str, domain: str, mask: Callable[[str], str] = str
+) -> CallError:
     """Turn a failed call into the class that says how to recover.
 
     Args:
         error: What gRPC raised.
         method: Name of the RPC.
         domain: Proto package of the service that was called.
+        mask: Hides the secrets that the provider was given and may repeat.
     """
     code = error.code()
     infos, retry_after = _details(error)
-    text = sanitise(error.details() or "", MAX_TEXT)
+    text = sanitise(mask(error.details() or ""), MAX_TEXT)
     if len(infos) != 1 or infos[0].domain != domain or REGISTERED_CODES.get(infos[0].reason) is not code:
         if code is _Code.UNIMPLEMENTED and not infos:
             # gRPC itself answers this for a method that the server does not have.
@@ -203,7 +218,8 @@ def translate(error: grpc.aio.AioRpcError, *, method: str, domain: str) -> CallE
         return OutcomeUnknown(method=method, code=code.name, detail=text)
     reason = infos[0].reason
     metadata = {
-        sanitise(key, 64): sanitise(value, MAX_TEXT) for key, value in sorted(infos[0].metadata.items())[:32]
+        sanitise(key, 64): sanitise(mask(value), MAX_TEXT)
+        for key, value in sorted(infos[0].metadata.items())[:32]
     }
     if code is _Code.RESOURCE_EXHAUSTED:
         return Capacity(

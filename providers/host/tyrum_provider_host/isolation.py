@@ -15,7 +15,7 @@ from tyrum.isolation.v1 import isolation_pb2, isolation_pb2_grpc
 from tyrum_provider_host import isolation_convert as convert
 from tyrum_provider_host.channel_client import ProviderChannel
 from tyrum_provider_host.control_client import ContractViolation
-from tyrum_provider_host.errors import ProviderBug
+from tyrum_provider_host.errors import ANSWERED, ProviderBug
 from tyrum_provider_host.isolation_types import (
     NeverStarted,
     OperationContext,
@@ -27,9 +27,6 @@ from tyrum_provider_host.isolation_types import (
     ProcessSpec,
     ProcessState,
 )
-
-ANSWERED = "OK"
-"""Code of a `ProviderBug` that lies in the answer: the provider took the call."""
 
 _DOMAIN = "tyrum.isolation.v1"
 WAIT_MARGIN = 2.0

@@ -220,10 +220,16 @@ def _result(message: isolation_pb2.ProcessResult) -> ProcessResult:
         raise ContractViolation("`result.duration` is out of range") from None
     if duration < timedelta(0):
         raise ContractViolation("`result.duration` is negative")
+    exit_code = message.exit_code if message.HasField("exit_code") else None
+    signal = message.signal if message.HasField("signal") else None
+    if exit_code is not None and signal is not None:
+        raise ContractViolation("`result` has both `exit_code` and `signal`")
+    if (cause is EndCause.EXITED and exit_code is None) or (cause is EndCause.SIGNALED and signal is None):
+        raise ContractViolation(f"`result` lacks the status that the cause {cause} rests on")
     return ProcessResult(
         cause=cause,
-        exit_code=message.exit_code if message.HasField("exit_code") else None,
-        signal=message.signal if message.HasField("signal") else None,
+        exit_code=exit_code,
+        signal=signal,
         ended_at=timestamp(message, "ended_at"),
         duration=duration,
         stdout=_summary(message.stdout, "stdout"),

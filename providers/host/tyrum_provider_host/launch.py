@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tyrum_provider_host.contracts import CONTROL_VERSION_MAX, CONTROL_VERSION_MIN
 from tyrum_provider_host.logs import LogReader, LogRing
+from tyrum_provider_host.rejection import SHORTAGES
 
 MAX_SOCKET_PATH_BYTES = 100
 _DIRECTORY = re.compile(r"[0-9a-f]{8}")
@@ -31,6 +32,10 @@ _LANG = "C.UTF-8"
 
 class LaunchError(Exception):
     """The instance could not be started; the message says what to change."""
+
+    def __init__(self, message: str, cause: OSError | None = None) -> None:
+        super().__init__(message)
+        self.passing = cause is not None and cause.errno in SHORTAGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +115,11 @@ def create_directory(runtime_directory: Path) -> InstanceDirectory:
         except FileExistsError:
             continue
         except OSError as error:
-            raise LaunchError(f"{directory.path} cannot be created: {error.strerror}") from None
+            # Without a whole marker it would never be swept.
+            for undo in (directory.temporary.rmdir, (directory.path / _MARKER).unlink, directory.path.rmdir):
+                with contextlib.suppress(OSError):
+                    undo()
+            raise LaunchError(f"{directory.path} cannot be created: {error.strerror}", error) from None
         return directory
 
 
@@ -164,12 +173,17 @@ class ProviderProcess:
         assert process.stderr is not None
         self._loop = asyncio.get_running_loop()
         self._process = process
-        self._pidfd = os.pidfd_open(process.pid)
+        with contextlib.ExitStack() as undo:
+            self._pidfd = os.pidfd_open(process.pid)
+            undo.callback(os.close, self._pidfd)
+            pipes = {"stdout": os.dup(process.stdout.fileno())}
+            undo.callback(os.close, pipes["stdout"])
+            pipes["stderr"] = os.dup(process.stderr.fileno())
+            undo.pop_all()
+        process.stdout.close()
+        process.stderr.close()
         self._exit: asyncio.Future[Exit] = self._loop.create_future()
-        self._readers = [
-            LogReader(name, _detach(pipe), ring)
-            for name, pipe in (("stdout", process.stdout), ("stderr", process.stderr))
-        ]
+        self._readers = [LogReader(name, descriptor, ring) for name, descriptor in pipes.items()]
         self._loop.add_reader(self._pidfd, self._ended)
 
     @property
@@ -189,7 +203,7 @@ class ProviderProcess:
     def signal_group(self, number: signal.Signals) -> None:
         """Signal the leader and all processes of its group; does nothing once the leader was reaped."""
         if not self._exit.done():
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
     def _ended(self) -> None:
@@ -216,7 +230,7 @@ def spawn(
     the worker thread that started it.
 
     Raises:
-        OSError: the program could not be executed.
+        OSError: the program could not be executed, or not be observed and was ended.
     """
     process = subprocess.Popen(
         command,
@@ -230,18 +244,17 @@ def spawn(
         start_new_session=True,
         umask=0o077,
     )
-    started = ProviderProcess(process, ring)
+    try:
+        started = ProviderProcess(process, ring)
+    except OSError:  # no descriptor is left to observe it with
+        with process:
+            os.killpg(process.pid, signal.SIGKILL)
+        raise
     assert process.stdin is not None
     # A provider that has ended already is reported through its exit status.
     with contextlib.suppress(BrokenPipeError):
         process.stdin.write(token_line)
     return started
-
-
-def _detach(pipe: object) -> int:
-    descriptor = os.dup(pipe.fileno())  # type: ignore[attr-defined]
-    pipe.close()  # type: ignore[attr-defined]
-    return int(descriptor)
 
 
 def _start_ticks(pid: int) -> int | None:

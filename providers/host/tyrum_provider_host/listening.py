@@ -4,6 +4,7 @@ Invariant: no byte that authenticates the host is sent to a process that the hos
 """
 
 import asyncio
+import errno
 
 from tyrum_provider_host.record import AdmissionRecord, HostFacts, Instance
 from tyrum_provider_host.rejection import AUTHOR, OPERATOR, Rejected, Stage
@@ -95,7 +96,11 @@ async def verify_listener(host: HostFacts, instance: Instance) -> None:
             listener = None
         return (*open_connections(path), *(() if listener is None else (listener,)))
 
-    for peer in await asyncio.to_thread(peers):
+    try:
+        found = await asyncio.to_thread(peers)
+    except RuntimeError as error:  # no thread can be started to look
+        raise CannotLook(errno.EAGAIN, str(error)) from error
+    for peer in found:
         _require_peer(peer, host, instance)
 
 

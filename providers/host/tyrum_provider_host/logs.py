@@ -79,13 +79,21 @@ class LogRing:
             self._dropped += len(line)
             return
         self._allowance -= max(len(line), _CHEAPEST_LINE)
-        for secret in self._secrets:
-            line = line.replace(secret, MASK.encode())
+        line = self._hide(line)
         if cut:
             # What a cut left of a secret stands at the very end, and is shorter than the secret.
             line = line[: len(line) - self.longest_secret]
         text = sanitise(line.decode("utf-8", "replace"), MAX_LINE_BYTES)
         self._lines.append(f"{stream}: {text}")
+
+    def masked(self, text: str) -> str:
+        """Mask the redacted values in what the provider wrote elsewhere than to its output."""
+        return self._hide(text.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+
+    def _hide(self, text: bytes) -> bytes:
+        for secret in self._secrets:
+            text = text.replace(secret, MASK.encode())
+        return text
 
     def drop(self, count: int) -> None:
         """Count bytes that were read and not kept."""

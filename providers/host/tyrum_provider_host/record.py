@@ -70,8 +70,13 @@ class Instance:
     """A started provider process with everything that belongs to it."""
 
     def __init__(
-        self, spec: ProviderSpec, process: ProviderProcess, directory: InstanceDirectory, bounds: TimeBounds
+        self,
+        spec: ProviderSpec,
+        process: ProviderProcess,
+        directory: InstanceDirectory,
+        bounds: TimeBounds,
+        ring: LogRing,
     ) -> None:
         self.process, self.directory = process, directory
-        self.channel = ProviderChannel(spec.name, directory.socket)
+        self.channel = ProviderChannel(spec.name, directory.socket, mask=ring.masked)
         self.control = ControlClient(self.channel, bounds)

@@ -3,12 +3,17 @@
 Invariant: a refusal names the stage, both values where two values differ, and who should act.
 """
 
+import errno
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 OPERATOR = "operator"
 AUTHOR = "provider author"
+
+
+SHORTAGES = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT})
+"""What the machine lacked; it says nothing about what was tried, and passes when others let go."""
 
 
 class Stage(StrEnum):

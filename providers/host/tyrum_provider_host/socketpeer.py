@@ -19,7 +19,7 @@ _EXHAUSTED = {errno.EMFILE, errno.ENFILE}
 
 
 class CannotLook(OSError):
-    """This process has no descriptor left to look with, which tells nothing about who listens."""
+    """This process has no descriptor or thread left to look with, which tells nothing about who listens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +70,28 @@ def open_connections(path: Path) -> tuple[Peer, ...]:
         CannotLook: there is no free descriptor.
     """
     wanted = os.fspath(path)
-    peers = []
     with _looking():
         entries = list(Path("/proc/self/fd").iterdir())
+    peers = []
     for entry in entries:
-        try:
-            if not os.fspath(entry.readlink()).startswith("socket:"):
-                continue
-            with _looking(), socket.socket(fileno=os.dup(int(entry.name))) as connection:
-                if connection.family == socket.AF_UNIX and connection.getpeername() == wanted:
-                    peers.append(peer_of(connection))
-        except CannotLook:
-            raise
-        except OSError:
-            continue  # it was closed meanwhile
-    return tuple(peers)
+        with contextlib.suppress(OSError):  # it was closed meanwhile
+            if os.fspath(entry.readlink()).startswith("socket:"):
+                peers.append(_peer_over(int(entry.name), wanted))
+    return tuple(peer for peer in peers if peer is not None)
+
+
+def _peer_over(descriptor: int, wanted: str) -> Peer | None:
+    """Read who is at the other end of somebody's socket, if that end has the wanted path.
+
+    Looked at without a copy: closing one of what has become a file meanwhile would release its locks.
+    """
+    connection = socket.socket(fileno=descriptor)
+    try:
+        if connection.family != socket.AF_UNIX or connection.getpeername() != wanted:
+            return None
+        return peer_of(connection)
+    finally:
+        connection.detach()
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ contract does not admit.
 """
 
 import asyncio
-import errno
 from pathlib import Path
 
 from tyrum_provider_host import proof
@@ -13,10 +12,8 @@ from tyrum_provider_host.artifact import ArtifactError, describe, measure
 from tyrum_provider_host.contracts import DeploymentMode, KindContract
 from tyrum_provider_host.launch import LaunchError, create_directory, environment, spawn
 from tyrum_provider_host.record import AdmissionRecord, HostFacts, Instance
-from tyrum_provider_host.rejection import OPERATOR, Rejected, Stage, listed
+from tyrum_provider_host.rejection import OPERATOR, SHORTAGES, Rejected, Stage, listed
 from tyrum_provider_host.spec import ProviderSpec
-
-_SHORTAGES = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
 
 def agree_beforehand(spec: ProviderSpec, host: HostFacts) -> KindContract:
@@ -64,7 +61,10 @@ async def measure_artifact(spec: ProviderSpec, record: AdmissionRecord) -> None:
         artifact = await asyncio.to_thread(measure, spec.command)
     except ArtifactError as error:
         raise Rejected(
-            Stage.ARTIFACT, str(error), action=f"{OPERATOR}: install the provider or correct its command"
+            Stage.ARTIFACT,
+            str(error),
+            action=f"{OPERATOR}: install the provider or correct its command",
+            transient=error.passing,
         ) from None
     record.artifact = artifact
     if spec.artifact_sha256 is not None:
@@ -93,7 +93,12 @@ async def launch(
         await asyncio.to_thread(_private_directory, state)
         directory = await asyncio.to_thread(create_directory, host.runtime_directory)
     except LaunchError as error:
-        raise Rejected(Stage.SPAWN, str(error), action=f"{OPERATOR}: correct the directories") from None
+        raise Rejected(
+            Stage.SPAWN,
+            str(error),
+            action=f"{OPERATOR}: correct the directories",
+            transient=error.passing,
+        ) from None
     record.ring.redact((proof.encode(token), proof.bearer(token)))
     try:
         process = spawn(
@@ -112,12 +117,12 @@ async def launch(
             Stage.SPAWN,
             f"{program} cannot be executed: {error.strerror} ({facts})",
             action=f"{OPERATOR}: free descriptors, processes or memory"
-            if error.errno in _SHORTAGES
+            if error.errno in SHORTAGES
             else f"{OPERATOR}: install a build for this machine and make it executable",
-            transient=error.errno in _SHORTAGES,
+            transient=error.errno in SHORTAGES,
         ) from None
     record.passed(Stage.SPAWN, f"pid {process.pid}", alive=True)
-    return Instance(spec, process, directory, host.bounds)
+    return Instance(spec, process, directory, host.bounds, record.ring)
 
 
 def _private_directory(path: Path) -> None:
@@ -125,4 +130,4 @@ def _private_directory(path: Path) -> None:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
     except OSError as error:
-        raise LaunchError(f"the state directory {path} cannot be used: {error.strerror}") from None
+        raise LaunchError(f"the state directory {path} cannot be used: {error.strerror}", error) from None

@@ -16,6 +16,7 @@ from dataclasses import replace
 from tyrum_provider_host import proof
 from tyrum_provider_host.admission import ISOLATION, admit, check_health
 from tyrum_provider_host.control_client import ContractViolation
+from tyrum_provider_host.ending import ask_to_end, end_group
 from tyrum_provider_host.errors import CallError, ProviderUnavailable
 from tyrum_provider_host.ids import new_instance_id
 from tyrum_provider_host.isolation import IsolationClient
@@ -34,7 +35,6 @@ from tyrum_provider_host.supervision import CrashLedger, Quarantine, Retry, jitt
 _log = logging.getLogger(__name__)
 _TAIL_LINES = 3
 _EXIT_NOTICE_GRACE = 0.25
-_KILL_WAIT = 5.0
 
 
 class Supervisor:
@@ -122,20 +122,28 @@ class Supervisor:
     async def run(self) -> None:
         """Supervise until `stop`, or until nothing but an operator helps; then wait for `stop`."""
         try:
-            while (delay := await self._one_instance()) is not None:
+            while (delay := await self._attempt()) is not None:
                 try:
                     await unless(asyncio.sleep(delay), self._stopping.wait())
                 except Interrupted:
                     break
             if self._lifecycle in {Lifecycle.REJECTED, Lifecycle.QUARANTINED}:
                 await self._stopping.wait()
-        except Exception as error:  # noqa: BLE001 - one provider's defect must not take the others along
-            _log.exception("supervising provider %s failed", self.spec.name, extra=self._ids())
-            self._become(Lifecycle.REJECTED, f"internal error of the host: {type(error).__name__}")
-            await self._stopping.wait()
         finally:
             if self._lifecycle not in {Lifecycle.REJECTED, Lifecycle.QUARANTINED}:
                 self._become(Lifecycle.STOPPED, "")
+
+    async def _attempt(self) -> float | None:
+        """Stay with one instance, as `_one_instance` does; a defect of ours counts like an end of its own."""
+        try:
+            return await self._one_instance()
+        except Exception as error:  # noqa: BLE001 - one provider's defect must not take the others along
+            _log.exception("supervising provider %s failed", self.spec.name, extra=self._ids())
+            reason = f"internal error of the host: {type(error).__name__}"
+            if self._provider_id is not None:
+                return self._again(reason)
+            self._become(Lifecycle.REJECTED, reason)
+            return None
 
     async def _one_instance(self) -> float | None:
         """Bring up one instance and stay with it; return the seconds until the next, None for no next one."""
@@ -346,49 +354,15 @@ class Supervisor:
                 if self._stopping.is_set():
                     self._lease = None
                     self._become(Lifecycle.STOPPED, "draining")
-                    await self._ask_to_end(record, instance)
-                await self._end_group(instance)
+                    if record.facts.authenticated:
+                        await ask_to_end(instance, self._host.bounds, self._ids())
+                await end_group(instance, self._host.bounds)
             self._gone(record, await instance.process.wait(), expected=self._stopping.is_set())
         finally:
             instance.process.signal_group(signal.SIGKILL)
             self._instance = None
             await instance.channel.close("the instance has ended")
             await asyncio.to_thread(instance.directory.remove)
-
-    async def _ask_to_end(self, record: AdmissionRecord, instance: Instance) -> None:
-        """Drain, then Shutdown; give up at the bounds or when the process ends."""
-        if not record.facts.authenticated:
-            return
-
-        async def politely() -> None:
-            bounds = self._host.bounds
-            try:
-                await instance.control.drain()
-                await instance.control.shutdown()
-            except (CallError, ProviderUnavailable) as error:
-                _log.info("provider %s did not stop on request: %s", self.spec.name, error, extra=self._ids())
-                return
-            async with asyncio.timeout(bounds.shutdown_grace + bounds.shutdown_ack):
-                await instance.process.wait()
-
-        try:
-            await unless(politely(), instance.process.wait())
-        except (Interrupted, TimeoutError):
-            return
-
-    async def _end_group(self, instance: Instance) -> None:
-        for number, patience in (
-            (signal.SIGTERM, self._host.bounds.term_grace),
-            (signal.SIGKILL, _KILL_WAIT),
-        ):
-            if instance.process.exit is not None:
-                return
-            instance.process.signal_group(number)
-            try:
-                async with asyncio.timeout(patience):
-                    await instance.process.wait()
-            except TimeoutError:
-                continue
 
     def _become(self, lifecycle: Lifecycle, reason: str) -> None:
         if (lifecycle, reason) != (self._lifecycle, self._reason):

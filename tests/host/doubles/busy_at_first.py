@@ -1,18 +1,29 @@
-"""A conforming provider whose backend is not available for the first two configurations."""
+"""A conforming provider whose backend is away for the first two configurations, and while a file exists.
+
+The file is named by its argument; while it exists the provider has no posture.
+"""
 
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tyrum.error.v1 import error_pb2
-from tyrum_conformance.broken._base import GoodProvider
+from tyrum.isolation.v1 import isolation_pb2
+from tyrum_conformance.broken._base import Context, GoodProvider, GoodService
 from tyrum_provider_kit import Environment, ServiceError, run
+
+SWITCH = Path(sys.argv[1])
 
 
 class Busy(GoodProvider):
-    """Deviates in one member."""
+    """Deviates in two members."""
 
     refusals = 2
+
+    def servicer(self) -> GoodService:
+        """Create the servicer that may have no posture."""
+        return _Busy()
 
     async def configure(
         self, config: Mapping[str, Any], secrets: Mapping[str, str], environment: Environment
@@ -21,6 +32,15 @@ class Busy(GoodProvider):
         if self.refusals:
             self.refusals -= 1
             raise ServiceError(error_pb2.ERROR_REASON_BACKEND_UNAVAILABLE, "the predecessor still runs")
+
+
+class _Busy(GoodService):
+    async def GetPosture(  # noqa: N802 - the name on the wire
+        self, request: isolation_pb2.GetPostureRequest, context: Context
+    ) -> isolation_pb2.GetPostureResponse:
+        if SWITCH.exists():  # noqa: ASYNC240
+            raise ServiceError(error_pb2.ERROR_REASON_BACKEND_UNAVAILABLE, "the backend is away")
+        return await super().GetPosture(request, context)
 
 
 if __name__ == "__main__":
