@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tyrum_gateway.cli.failure import ExitCode, Failure
+from tyrum_gateway.cli.no_config import hint_without
 from tyrum_gateway.cli.options import Output, sub_app
-from tyrum_gateway.cli.output import Format, emit, note, say
+from tyrum_gateway.cli.output import Format, counted, emit, note, say
 from tyrum_gateway.config import (
     ConfigProblems,
     Problem,
@@ -63,7 +64,7 @@ def validate(
         check_certificates(checked)
         warnings = idle_rules(checked, _replaceable)
     except ConfigProblems as problems:
-        raise _told(problems.problems, output) from None
+        raise _told(problems.problems, path, output) from None
     statuses, refused = _probe(path) if probe else ((), [])
     if refused:
         _tell(refused, output, statuses, warnings)
@@ -88,10 +89,11 @@ def schema() -> None:
 @config_app.command()
 def show(file: File = None, output: Output = Format.TEXT) -> None:
     """Print every setting in force and whether the file or a default decided it; secrets are `***`."""
+    path = config_file(file)
     try:
-        checked = check_file(config_file(file), environment=os.environ)
+        checked = check_file(path, environment=os.environ)
     except ConfigProblems as problems:
-        raise _told(problems.problems, output) from None
+        raise _told(problems.problems, path, output) from None
     settings = list(effective(checked.content))
     if output is Format.JSON:
         emit([setting.as_json() for setting in settings], output)
@@ -109,11 +111,11 @@ def _line(setting: Effective) -> str:
     return f"{fields['path']} = {value}  ({fields['origin']})"
 
 
-def _told(problems: Sequence[Problem], output: Format) -> Failure:
+def _told(problems: Sequence[Problem], path: Path, output: Format) -> Failure:
     """Print the problems and return the failure that ends the command."""
     _tell(problems, output)
-    count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'} in the configuration"
-    return Failure(count, code=ExitCode.CONFIG_INVALID)
+    count = f"{counted(len(problems), 'problem')} in the configuration"
+    return Failure(count, hint=hint_without(path), code=ExitCode.CONFIG_INVALID)
 
 
 def _tell(
