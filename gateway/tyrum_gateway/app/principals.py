@@ -1,14 +1,16 @@
 """The principals desk: who may call, in which roles, with which tokens.
 
 Invariant: what a change takes away has ended when the change is answered: the next call is refused and
-running streams are told to end.
+running streams are told to end, also when whoever asked for the change did not wait for the answer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
+from typing import TypeVar
 
 import structlog
 
+from tyrum_gateway.app.finishing import Finishing
 from tyrum_gateway.app.identity import Identity, new_token, token_digest
 from tyrum_gateway.app.sessions import Sessions
 from tyrum_gateway.domain.canonical import Value
@@ -20,6 +22,8 @@ from tyrum_gateway.domain.principal import Account, Principal, Role, Token, prin
 from tyrum_gateway.domain.principal_store import PrincipalStore
 
 log = structlog.get_logger(__name__)
+
+Changed = TypeVar("Changed")
 
 SHORTEST_LIFE = timedelta(seconds=60)
 DEFAULT_LIFE = timedelta(days=90)
@@ -41,6 +45,7 @@ class PrincipalDesk:
         self._ids = ids
         self._identity = identity
         self._sessions = sessions
+        self._finishing = Finishing()
 
     async def me(self, caller: Principal) -> tuple[Account, Token]:
         """Read what the gateway knows about a caller and the token it presented."""
@@ -96,11 +101,12 @@ class PrincipalDesk:
             roles=sorted(roles),
             former=sorted(before.roles),
         )
-        account = await self._store.set_roles(before.principal_id, roles, self._clock.now(), audit)
-        self._identity.forget()
         # By the roles each stream was opened with: what was read before may have changed since.
         cause = NotAuthorized("your roles have changed: call again")
-        self._sessions.demote(account.principal_id, account.roles, cause)
+        account = await self._take_away(
+            self._store.set_roles(before.principal_id, roles, self._clock.now(), audit),
+            lambda changed: self._sessions.demote(changed.principal_id, changed.roles, cause),
+        )
         log.info("principal_roles_set", principal=account.principal_id, by=caller.principal_id)
         return account
 
@@ -113,9 +119,11 @@ class PrincipalDesk:
         """
         found = await self._store.account(wanted)
         audit = _entry(caller, "principal.disabled", found.principal_id, name=found.name)
-        account = await self._store.disable(found.principal_id, self._clock.now(), audit)
-        self._identity.forget()
-        self._sessions.end(account.principal_id, NotAuthenticated("the principal was disabled"))
+        cause = NotAuthenticated("the principal was disabled")
+        account = await self._take_away(
+            self._store.disable(found.principal_id, self._clock.now(), audit),
+            lambda changed: self._sessions.end(changed.principal_id, cause),
+        )
         log.info("principal_disabled", principal=account.principal_id, by=caller.principal_id)
         return account
 
@@ -171,13 +179,24 @@ class PrincipalDesk:
         """
         found = await self._store.token(token_id)
         audit = _entry(caller, "token.revoked", token_id, principal=found.principal_id, label=found.label)
-        token = await self._store.revoke(token_id, self._clock.now(), audit)
-        self._identity.forget()
-        self._sessions.end(
-            token.principal_id, NotAuthenticated("the bearer token was revoked"), token.token_id
+        cause = NotAuthenticated("the bearer token was revoked")
+        token = await self._take_away(
+            self._store.revoke(token_id, self._clock.now(), audit),
+            lambda changed: self._sessions.end(changed.principal_id, cause, changed.token_id),
         )
         log.info("token_revoked", token_id=token_id, principal=token.principal_id, by=caller.principal_id)
         return token
+
+    async def _take_away(self, change: Awaitable[Changed], end: Callable[[Changed], None]) -> Changed:
+        """Make a change durable and end what it takes away, whatever becomes of who asked for it."""
+
+        async def made() -> Changed:
+            changed = await change
+            self._identity.forget()
+            end(changed)
+            return changed
+
+        return await self._finishing.run(made())
 
 
 def _entry(caller: Principal, kind: str, subject: EntityId, **details: Value) -> AuditEntry:
