@@ -1,7 +1,7 @@
 """The run registry: what turns left in the store, read as runs; bounded, and nobody's who may not see it."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -216,6 +216,17 @@ async def test_pages_join_to_the_whole_whatever_the_filter(store: SqliteStore) -
         assert set(await listed(RunFilter(since=middle), size)) == {*late, running_}
         assert set(await listed(RunFilter(until=middle), size)) == set(everything) - {*late, running_}
     assert [run.turn_id async for page in desk.all(AUDITOR, RunFilter()) for run in page] == everything
+
+
+async def test_the_first_and_the_last_moment_of_the_calendar_are_times(store: SqliteStore) -> None:
+    """What a client can state as a time never fails as a bug: since the year 1, until the end of 9999."""
+    desk = RunDesk(store.runs, store.principals)
+    found = await turns(store, 2)
+    first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+    for moment, seen in ((first, 2), (last, 0)):
+        since = await desk.page(AUDITOR, RunFilter(since=moment), None, 10)
+        until = await desk.page(AUDITOR, RunFilter(until=moment), None, 10)
+        assert (len(since.runs), len(until.runs)) == (seen, len(found) - seen)
 
 
 async def test_a_page_looks_at_a_bounded_number_of_turns(

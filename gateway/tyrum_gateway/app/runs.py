@@ -80,7 +80,7 @@ class RunDesk:
         while looked_at < LOOKED_AT:
             entries = await self._runs.entries(last, _BATCH, chosen.conversation_id)
             for entry in entries:
-                if chosen.since is not None and entry.created_at < chosen.since - _SLACK:
+                if chosen.since is not None and entry.created_at + _SLACK < chosen.since:
                     return RunPage(await self._read(picked), None)
                 last, looked_at = entry.turn_id, looked_at + 1
                 if _fits(entry, chosen):
