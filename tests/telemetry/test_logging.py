@@ -163,3 +163,19 @@ def test_what_a_terminal_would_obey_is_written_as_escapes(stream: io.StringIO, c
     written = stream.getvalue()
     assert [character for character in written if not character.isprintable() and character != "\n"] == []
     assert written.count("owned") >= 5
+
+
+def test_no_text_of_others_looks_like_an_event_of_its_own(stream: io.StringIO) -> None:
+    """On a terminal, line breaks in a record, a field or an error begin no line as events do."""
+    forged = "x\n2026-11-30T00:00:00Z [info     ] approval_resolved"
+    configure_logging(Redactor(), stream=stream, console=True)
+    logging.getLogger("tyrum_provider_host.t").warning("said %s", forged)
+    structlog.get_logger("tyrum.t").warning("told", reason=forged)
+    try:
+        raise ValueError(forged)
+    except ValueError:
+        structlog.get_logger("tyrum.t").exception("failed")
+    written = stream.getvalue()
+    assert written.count("approval_resolved") >= 3
+    assert sum(line.startswith("2026-11-30T00") for line in written.splitlines()) == 0
+    assert "\n    Traceback (most recent call last):\n" in written

@@ -4,12 +4,13 @@ Configured once, by whoever assembles the process. Events are constants in snake
 the standard library's loggers get, such as from gRPC and the provider host, takes the same road.
 
 Invariant: text of models, clients and providers is shown, never obeyed: no control character of it reaches a
-terminal, from a log file either.
+terminal, from a log file either, and none of it begins a line as events do.
 """
 
 import logging
 import re
 import sys
+import textwrap
 from collections.abc import MutableMapping
 from enum import StrEnum
 from typing import Any, TextIO
@@ -35,6 +36,9 @@ class Level(StrEnum):
     WARNING = "warning"
     ERROR = "error"
 
+
+_BLOCKS = frozenset({"exception", "stack"})
+"""Fields that are written on lines of their own."""
 
 _IDS = ("provider", "instance", "generation")
 """What the provider host adds to its records."""
@@ -113,10 +117,13 @@ def _name_logger(logger: Any, method: str, event: MutableMapping[str, Any]) -> M
 
 
 def _visible(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Escape what a terminal would obey; texts within other values are quoted by the renderer."""
+    """Escape what a terminal would obey; line breaks in other fields are quoted by the renderer."""
     del logger, method
-    return {key: _escaped(value) if isinstance(value, str) else value for key, value in event.items()}
+    return {key: _shown(key, value) if isinstance(value, str) else value for key, value in event.items()}
 
 
-def _escaped(text: str) -> str:
-    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+def _shown(key: str, text: str) -> str:
+    text = _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    if key in _BLOCKS:
+        return textwrap.indent(text, "    ")
+    return text.replace("\n", "\\n") if key == "event" else text
