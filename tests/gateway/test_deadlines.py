@@ -14,7 +14,7 @@ from tests.support.gateway import RunningGateway
 from tyrum.approval.v1 import approval_pb2
 from tyrum.chat.v1 import chat_pb2, event_pb2
 
-STEP, TURN = 1, 4
+STEP, TURN = 2, 8
 """Seconds, as configured here."""
 
 SCRIPT = """\

@@ -39,15 +39,17 @@ RULE = """\
         author: the test
         match: {{tool: process.run, program: {directory}/linger, replaceable: true}}
 """
-QUICK = (
+DRAINING = (
     "import sys\n"
     "from tyrum_gateway.cli.main import main\n"
     "import tyrum_gateway.bootstrap.serve\n"
-    "sys.modules['tyrum_gateway.bootstrap.serve'].DRAIN_SECONDS = 1.0\n"
-    "sys.argv = ['tyrum', 'serve', *sys.argv[1:]]\n"
+    "sys.modules['tyrum_gateway.bootstrap.serve'].DRAIN_SECONDS = float(sys.argv[1])\n"
+    "sys.argv = ['tyrum', 'serve', *sys.argv[2:]]\n"
     "main()\n"
 )
-"""The shipped gateway with a shorter drain."""
+"""The shipped gateway with a drain of another length."""
+PATIENT = str(2 * DEADLINE)
+"""Seconds that no test waits: what ends earlier was hurried."""
 
 
 def gateway_in(directory: Path) -> RunningGateway:
@@ -105,6 +107,7 @@ async def ended(gateway: RunningGateway) -> int:
 async def test_sigterm_ends_what_is_in_work_and_leaves_the_rest_to_the_next_gateway(tmp_path: Path) -> None:
     """A held turn ends, a queued one does not begin, a second signal hurries; the next gateway ends all."""
     gateway = gateway_in(tmp_path)
+    gateway.launcher = (sys.executable, "-c", DRAINING, PATIENT)
     gateway.start()
     try:
         async with connected(gateway) as client:
@@ -145,7 +148,7 @@ async def test_sigterm_ends_what_is_in_work_and_leaves_the_rest_to_the_next_gate
 async def test_a_turn_that_does_not_rest_does_not_hold_the_end(tmp_path: Path) -> None:
     """One SIGTERM suffices: when the time for draining is over the gateway exits 0 and the turn is kept."""
     gateway = gateway_in(tmp_path)
-    gateway.launcher = (sys.executable, "-c", QUICK)
+    gateway.launcher = (sys.executable, "-c", DRAINING, "1")
     gateway.start()
     try:
         async with connected(gateway) as client:
