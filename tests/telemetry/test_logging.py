@@ -1,11 +1,13 @@
 """Logs are JSON lines on one stream, and never hold a secret."""
 
+import base64
 import io
 import json
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
+import urllib.parse
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -122,6 +124,33 @@ def test_secrets_that_contain_each_other_leave_nothing(stream: io.StringIO) -> N
     redactor.register(["abcd"])
     redactor.register(["abcdefgh", "abc", ""])
     assert redactor.text("abcdefgh abcd abc") == f"{MASK} {MASK} abc"
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        pytest.param(repr, id="repr"),
+        pytest.param(json.dumps, id="json"),
+        pytest.param(lambda secret: json.dumps(secret, ensure_ascii=False), id="json of any letter"),
+        pytest.param(urllib.parse.quote_plus, id="form"),
+        pytest.param(lambda secret: urllib.parse.quote(secret, safe=""), id="url"),
+        pytest.param(lambda secret: base64.b64encode(secret.encode()).decode(), id="base64"),
+        pytest.param(lambda secret: base64.b64encode(f"u:{secret}".encode()).decode(), id="after two"),
+        pytest.param(
+            lambda secret: base64.urlsafe_b64encode(f"user:{secret}:x".encode()).decode(), id="url64"
+        ),
+        pytest.param(lambda secret: secret.splitlines()[1], id="a line"),
+    ],
+)
+def test_a_secret_is_masked_also_where_others_quote_it(quoted: Callable[[str], str]) -> None:
+    """Escaped, in a URL, in base64 with a name before it, or one line of several: nothing of it is left."""
+    secret = "s?3>cr\u00e9t '\"\\+/\nand a second line\n"
+    redactor = Redactor()
+    redactor.register([secret])
+    shown = redactor.text(f"<{quoted(secret)}>")
+    assert MASK in shown
+    assert len(shown) <= len("<>") + len(MASK) + 12, shown
+    assert redactor.text("and a second thing") == "and a second thing"
 
 
 def test_configuring_twice_writes_once(stream: io.StringIO) -> None:

@@ -1,11 +1,15 @@
 """Redaction: secret values never reach a log, whatever field they are in.
 
 Invariant: it is the last step before rendering; a value registered here, or a field named like a secret,
-leaves as `***`.
+leaves as `***`. So does a value as errors and requests quote it: escaped, in a URL, in base64, or one of its
+lines.
 """
 
+import base64
+import json
 import re
-from collections.abc import Iterable, Mapping, MutableMapping
+import urllib.parse
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 MASK = "***"
@@ -18,7 +22,11 @@ _OWN_TOKENS = r"tyt_[A-Za-z0-9_-]{43}"
 """What bearer tokens of the gateway itself look like: masked though nobody registers them."""
 
 _SHORTEST = 4
+_SHORTEST_PART = 12
+"""Characters of the shortest part of a value that is masked by itself: shorter ones are ordinary text."""
+
 _MAX_DEPTH = 8
+_URL_SAFE = str.maketrans("+/", "-_")
 
 
 class Redactor:
@@ -30,9 +38,11 @@ class Redactor:
 
     def register(self, values: Iterable[str]) -> None:
         """Mask these values from now on; those shorter than four characters would mask ordinary text."""
-        self._values |= {value for value in values if len(value) >= _SHORTEST}
-        if self._values:
-            longest_first = sorted(self._values, key=len, reverse=True)
+        fresh = {value for value in values if len(value) >= _SHORTEST} - self._values
+        if fresh:
+            self._values |= fresh
+            forms = {form for value in self._values for form in _forms(value)}
+            longest_first = sorted(forms, key=len, reverse=True)
             self._pattern = re.compile("|".join([*map(re.escape, longest_first), _OWN_TOKENS]))
 
     def text(self, text: str) -> str:
@@ -66,3 +76,26 @@ class Redactor:
 
     def _key(self, key: Any) -> str:
         return self.text(str(key))
+
+
+def _forms(value: str) -> set[str]:
+    """Return a value, what it looks like where others quote it, and its longer lines."""
+    whole = {
+        value,
+        *(json.dumps(value, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)),
+        repr(value)[1:-1],
+        urllib.parse.quote(value, safe=""),
+        urllib.parse.quote_plus(value),
+    }
+    parts = {*value.splitlines(), *_base64(value.encode(errors="surrogateescape"))}
+    return whole | {part for part in parts if len(part) >= _SHORTEST_PART}
+
+
+def _base64(value: bytes) -> Iterator[str]:
+    """Yield what base64 makes of a value, wherever it stands in what is encoded, such as after `user:`."""
+    for before in range(3):
+        # Of the first and the last group, neighbours decide a part.
+        encoded = base64.b64encode(bytes(before) + value)
+        inner = encoded[(0, 2, 3)[before] : (before + len(value)) * 8 // 6].decode()
+        yield inner
+        yield inner.translate(_URL_SAFE)
