@@ -27,7 +27,7 @@ from tyrum_gateway.storage import SqliteStore
 
 PATIENCE = 20.0
 SECOND = timedelta(seconds=1)
-HANGS, ANSWERS, BUSY = "hangs", "answers", "busy"
+HANGS, ANSWERS, BUSY, CANCELS = "hangs", "answers", "busy", "cancels"
 LIMITS = EngineLimits(
     turn=TurnLimits(steps=4, attempts=2),
     step_time=30 * SECOND,
@@ -64,6 +64,8 @@ class Place:
             await asyncio.Event().wait()
         if self.behaviour == BUSY:
             raise ModelUnavailable("busy", retryable=True, retry_after=60 * SECOND)
+        if self.behaviour == CANCELS:
+            raise asyncio.CancelledError
         yield TextDelta("Said.")
         yield StepEnd(())
 
@@ -203,3 +205,12 @@ async def test_a_turn_that_takes_the_gateway_down_ends(place: Place) -> None:
     events = await place.store.events(turn.conversation_id, 0, 100)
     given_up = [event.payload.attempt for event in events if isinstance(event.payload, AttemptAbandoned)]
     assert given_up == [1, 2, 3]
+
+
+async def test_an_attempt_that_cancels_itself_has_failed(place: Place) -> None:
+    """A transport that breaks off by a cancellation of its own is not asked again and again for nothing."""
+    place.limits = replace(LIMITS, turn=replace(LIMITS.turn, attempts=1))
+    turn = (await place.store.accept(message())).turn
+    async with place.gateway(CANCELS):
+        ended = await place.ends(turn.turn_id)
+    assert (ended.state, ended.reason) == (TurnState.FAILED, "the model's answer broke off")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage.builders import PRINCIPAL, asked, held_writer, new
+from tyrum_gateway.app import approvals
 from tyrum_gateway.app.agent import Agent, EngineLimits
 from tyrum_gateway.app.approvals import ApprovalDesk
 from tyrum_gateway.app.chat import ChatDesk
@@ -21,10 +22,10 @@ from tyrum_gateway.bootstrap.system import RandomIds, SystemClock
 from tyrum_gateway.domain.approval import Approval, Outcome, Subject
 from tyrum_gateway.domain.commit import Origin
 from tyrum_gateway.domain.errors import AlreadyResolved
-from tyrum_gateway.domain.ids import PrincipalId
+from tyrum_gateway.domain.ids import PrincipalId, TurnId
 from tyrum_gateway.domain.override import Wish
 from tyrum_gateway.domain.policy import Bundle, Effect, Target
-from tyrum_gateway.domain.ports import Clock
+from tyrum_gateway.domain.ports import Clock, TurnView
 from tyrum_gateway.domain.principal import Principal, Role
 from tyrum_gateway.domain.states import CallState, TurnState
 from tyrum_gateway.domain.transcript import ApprovalResolved, Event, ToolCallFinished
@@ -224,6 +225,31 @@ async def test_an_answer_and_the_expiry_at_once_leave_one_outcome(place: Place, 
         else:
             assert stored.resolution.outcome is Outcome.EXPIRED
             assert (got, ended(events)) == (f"already {Outcome.EXPIRED}", [CallState.DENIED])
+
+
+async def test_a_question_that_cannot_be_denied_ends_neither_the_gateway_nor_another_questions_wait(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error that nobody foresaw is logged and tried again, for as long as the gateway runs."""
+    monkeypatch.setattr(approvals, "_PAUSE", 0.05)
+    (broken, first), (turn, second) = [await place.question() for _ in range(2)]
+    late = place.with_clock(Stopped(max(first.expires_at, second.expires_at)))
+    read, refused = place.store.turn, asyncio.Event()
+
+    async def spoiled(turn_id: TurnId) -> TurnView:
+        if turn_id == broken.turn_id and not refused.is_set():
+            refused.set()
+            raise RuntimeError("nobody foresaw this")
+        return await read(turn_id)
+
+    monkeypatch.setattr(place.store, "turn", spoiled)
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        expiring = group.create_task(late.expire())
+        for asked_about in (turn, broken):
+            while not ended(await place.events(asked_about)):
+                await asyncio.sleep(0.01)
+        expiring.cancel()
+    assert refused.is_set()
 
 
 async def test_questions_that_expire_together_share_a_transaction(place: Place) -> None:

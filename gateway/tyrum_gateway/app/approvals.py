@@ -122,6 +122,10 @@ class ApprovalDesk:
             except TyrumError as error:
                 log.warning("expiry_failed", reason=error.public, **error.context)
                 pause = _PAUSE
+            except Exception:
+                # What nobody foresaw about questions must not take the gateway down, at each of its starts.
+                log.exception("expiry_broken")
+                pause = _PAUSE
             await asyncio.sleep(pause)
 
     async def _expire_due(self) -> float:
@@ -148,6 +152,9 @@ class ApprovalDesk:
         except TyrumError as error:
             # Not raised: it would cancel its neighbours between their commits and the wake-ups after them.
             log.warning("expiry_failed", reason=error.public, **error.context)
+            return False
+        except Exception:
+            log.exception("expiry_broken", approval=approval.approval_id)
             return False
 
     async def _settle(self, resolved: Approval, permitted: tuple[Override, ...] = ()) -> bool:

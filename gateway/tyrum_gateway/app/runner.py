@@ -49,6 +49,8 @@ from tyrum_gateway.domain.turn_events import (
 
 log = structlog.get_logger(__name__)
 
+_BROKE_OFF = "the model's answer broke off"
+
 Background = Callable[[Coroutine[Any, Any, None]], object]
 """Runs what may follow a commit without being waited for, inside the engine's task group."""
 
@@ -135,7 +137,10 @@ class TurnRunner:
                 turn.turn_id, self._attempt(turn, text), seconds=seconds
             )
         except Interrupted:
-            return await self._reload(turn), None
+            newest = await self._reload(turn)
+            if newest.state.final:
+                return newest, None
+            event = self._failed(turn, text, ModelUnavailable(_BROKE_OFF, retryable=True))
         except TimeoutError:
             late = ModelUnavailable(f"the model did not finish within {seconds:g} s", retryable=True)
             event = self._failed(turn, text, late)
@@ -175,7 +180,7 @@ class TurnRunner:
                         decided = await self._proposals.decide(turn, readable)
                         generated = StepGenerated(turn.step, turn.attempt, str(text), decided.calls, usage)
                         return generated, decided.ready
-        raise ModelUnavailable("the model's answer broke off", retryable=True)
+        raise ModelUnavailable(_BROKE_OFF, retryable=True)
 
     def _failed(self, turn: Turn, text: StepText, why: ModelUnavailable) -> TurnEvent:
         log.warning("model_unavailable", turn=turn.turn_id, reason=why.public, **why.context)
