@@ -246,7 +246,7 @@ async def test_a_question_that_cannot_be_denied_ends_neither_the_gateway_nor_ano
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         expiring = group.create_task(late.expire())
         for asked_about in (turn, broken):
-            while not ended(await place.events(asked_about)):
+            while not ended(await place.events(asked_about)):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         expiring.cancel()
     assert refused.is_set()
