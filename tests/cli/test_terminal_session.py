@@ -44,8 +44,8 @@ def test_a_denial_asks_for_the_reason_and_ends_with_5(gateway: RunningGateway) -
 
 def test_what_was_typed_before_the_question_does_not_answer_it(gateway: RunningGateway) -> None:
     """Type-ahead never approves: the question waits for an answer given after it was shown."""
-    with on_terminal([str(TYRUM), "chat", "/run uname -r"], terminal_environment(gateway)) as terminal:
-        terminal.type("y\ny\n")
+    command, environment = [str(TYRUM), "chat", "/run uname -r"], terminal_environment(gateway)
+    with on_terminal(command, environment, typed="y\ny\n") as terminal:
         terminal.wait_for("Approve exactly this? [y/n/a] ")
         terminal.type("n\n")
         terminal.wait_for("Reason, told to the agent")

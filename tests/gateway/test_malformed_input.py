@@ -187,10 +187,12 @@ async def plausible_values(client: Client) -> dict[str, Any]:
     }
 
 
-async def outcome(client: Client, rpc: Rpc, raw: bytes, *, decodable: bool) -> str:
+async def outcome(
+    client: Client, rpc: Rpc, raw: bytes, *, decodable: bool, silence: float = LIVE_SECONDS
+) -> str:
     """Send one request; name the code and reason of the answer after checking its form."""
     live = decodable and rpc.own and rpc.server_streaming
-    patience = LIVE_SECONDS if live else DEADLINE
+    patience = silence if live else DEADLINE
     error = await refusal(call(client.channel, rpc, raw, client.metadata, timeout=patience))
     if error is None:
         return "OK"
@@ -227,6 +229,7 @@ async def healthy(client: Client, gateway: RunningGateway) -> None:
     assert "rpc_failed" not in gateway.log
 
 
+@pytest.mark.timeout(300)
 async def test_every_rpc_answers_nonsense_with_registered_errors(gateway: RunningGateway) -> None:
     """200 requests per RPC, half decodable, some oversize: no INTERNAL, no UNKNOWN, one ErrorInfo each."""
     async with connected(gateway) as client:
@@ -254,6 +257,10 @@ async def test_every_rpc_answers_nonsense_with_registered_errors(gateway: Runnin
                 expected = {"INVALID_ARGUMENT FIELD_INVALID": 100, "RESOURCE_EXHAUSTED": 2}
                 assert broken == expected, str(rpc)
                 if rpc.blank().DESCRIPTOR.fields:
+                    if seen["INVALID_ARGUMENT FIELD_INVALID"] <= 10 and seen["OK live"]:
+                        # On a busy machine refusals may have been slower than what is live is silent.
+                        patient = partial(outcome, client, rpc, decodable=True, silence=10 * LIVE_SECONDS)
+                        seen = await each(decodable, patient)
                     assert seen["INVALID_ARGUMENT FIELD_INVALID"] > 10, (rpc, seen)
         await healthy(client, gateway)
 

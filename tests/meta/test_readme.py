@@ -143,6 +143,7 @@ def newcomer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Newcom
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_what_the_readme_tells_to_type_works(newcomer: Newcomer) -> None:
     """Every command of the README runs as it stands, in order, and shows what is said about it."""
     typed = [line for line in lines(markdown.read(Path("README.md"))) if not GATE.match(line.command)]

@@ -64,9 +64,12 @@ class Terminal:
 
 
 @contextlib.contextmanager
-def on_terminal(command: Sequence[str], environment: Mapping[str, str]) -> Iterator[Terminal]:
-    """Run a program on a terminal of its own; it is gone when the block is left."""
+def on_terminal(
+    command: Sequence[str], environment: Mapping[str, str], *, typed: str = ""
+) -> Iterator[Terminal]:
+    """Run a program on a terminal of its own, where something was typed before; it is gone at the end."""
     ours, theirs = pty.openpty()
+    os.write(ours, typed.encode())
     process = subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, env=dict(environment), start_new_session=True
     )
