@@ -1,9 +1,11 @@
 """The operations listener of a running gateway: alive, ready, measured, and nothing else."""
 
 import asyncio
+import contextlib
 import json
 import re
 import signal
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,6 +75,27 @@ async def test_a_serving_gateway_is_alive_and_ready(gateway: RunningGateway) -> 
     assert (await ask(gateway, "/"))[0] == 404
     assert (await ask(gateway, "/metrics/x"))[0] == 404
     assert (await ask(gateway, "/livez", "POST"))[0] == 405
+
+
+async def test_a_database_that_takes_no_writes_is_named(gateway: RunningGateway) -> None:
+    """While another program holds the database, the gateway is alive and not ready, and says why."""
+
+    async def becomes(expected: tuple[int, str]) -> None:
+        async with asyncio.timeout(2 * DEADLINE):
+            while True:
+                # On a machine under load, the listener's own bound may come before the answer.
+                with contextlib.suppress(IndexError, ConnectionError):
+                    if await ask(gateway, "/readyz") == expected:
+                        return
+
+    other = sqlite3.connect(gateway.state_dir / "tyrum.sqlite3", isolation_level=None, timeout=DEADLINE)
+    try:
+        other.execute("BEGIN IMMEDIATE")
+        await becomes((503, "database: takes no writes\n"))
+        assert await ask(gateway, "/livez") == (200, "ok\n")
+    finally:
+        other.close()
+    await becomes((200, "ok\n"))
 
 
 async def test_what_happens_is_counted(gateway: RunningGateway) -> None:

@@ -23,6 +23,11 @@ async def measured() -> bytes:
     return b"x 1\n"
 
 
+async def nothing() -> list[str]:
+    """What a ready gateway lacks."""
+    return []
+
+
 async def broken() -> bytes:
     """Metrics whose store has failed."""
     raise StateUnusable("the disk is full at /secret/path")
@@ -31,7 +36,7 @@ async def broken() -> bytes:
 @pytest_asyncio.fixture
 async def port() -> AsyncIterator[int]:
     """A responder of a gateway that is ready."""
-    operations = Operations(Readiness(list, phase=""), measured)
+    operations = Operations(Readiness(nothing, phase=""), measured)
     async with operations.listening("127.0.0.1", 0) as bound:
         yield int(bound.rpartition(":")[2])
 
@@ -97,7 +102,11 @@ async def test_connections_are_bounded(port: int, monkeypatch: pytest.MonkeyPatc
 async def test_what_is_missing_is_named_line_by_line() -> None:
     """`/readyz` is 503 with each missing part on a line, and with the phase alone while nothing is served."""
     missing = ["provider a: rejected", "provider b: starting"]
-    readiness = Readiness(lambda: missing)
+
+    async def lacking() -> list[str]:
+        return missing
+
+    readiness = Readiness(lacking)
     operations = Operations(readiness, measured)
     starting = await operations.answer(b"GET /readyz HTTP/1.1")
     assert (starting.status, starting.body) == (503, b"starting\n")
@@ -110,7 +119,7 @@ async def test_what_is_missing_is_named_line_by_line() -> None:
 
 async def test_a_failure_tells_nothing() -> None:
     """When the store fails, `/metrics` is 500 without the reason, and the probes still answer."""
-    operations = Operations(Readiness(list, phase=""), broken)
+    operations = Operations(Readiness(nothing, phase=""), broken)
     answer = await operations.answer(b"GET /metrics HTTP/1.1")
     assert answer.status == 500
     assert b"secret" not in answer.body
@@ -119,7 +128,7 @@ async def test_a_failure_tells_nothing() -> None:
 
 async def test_the_end_does_not_wait_for_who_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """When the responder ends, open connections end with it, and none of it is reported as a failure."""
-    operations = Operations(Readiness(list, phase=""), measured)
+    operations = Operations(Readiness(nothing, phase=""), measured)
     async with asyncio.timeout(DEADLINE):
         async with operations.listening("127.0.0.1", 0) as bound:
             port = int(bound.rpartition(":")[2])
@@ -133,7 +142,7 @@ async def test_the_end_does_not_wait_for_who_says_nothing(caplog: pytest.LogCapt
 
 async def test_a_taken_address_is_said(port: int) -> None:
     """Two responders do not share an address; the error names the key."""
-    operations = Operations(Readiness(list), measured)
+    operations = Operations(Readiness(nothing), measured)
     with pytest.raises(StateUnusable, match=r"listen\.ops"):
         async with operations.listening("127.0.0.1", port):
             pass

@@ -1,18 +1,24 @@
 """The operations listener wired to the parts of the gateway: what is ready, and what holds now."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import structlog
 
 from tyrum_gateway.bootstrap.compose import Composition
+from tyrum_gateway.bootstrap.system import SystemClock
 from tyrum_gateway.config.settings import Settings
+from tyrum_gateway.domain.errors import TyrumError
 from tyrum_gateway.storage import SqliteStore
 from tyrum_gateway.telemetry.metrics import Metrics, Present, ProviderNow
 from tyrum_gateway.telemetry.ops import Operations, Readiness
 from tyrum_provider_host.status import Lifecycle
 
 log = structlog.get_logger(__name__)
+
+WRITE_SECONDS = 3.0
+"""How long the database may take for a write before the gateway counts as not ready."""
 
 
 @asynccontextmanager
@@ -24,7 +30,12 @@ async def operations(
     Raises:
         StateUnusable: The address cannot be listened on.
     """
-    readiness = Readiness(lambda: _missing(settings, parts))
+    asking = asyncio.Lock()  # whoever asks meanwhile waits as well, and puts nothing more into the queue
+
+    async def missing() -> list[str]:
+        return [*await _unwritable(store, asking), *_missing(settings, parts)]
+
+    readiness = Readiness(missing)
     address = settings.listen.ops
     if address is None or metrics is None:
         yield readiness, ""
@@ -36,6 +47,16 @@ async def operations(
     async with Operations(readiness, measured).listening(address.host, address.port) as bound:
         log.info("operations_served", address=bound)
         yield readiness, bound
+
+
+async def _unwritable(store: SqliteStore, asking: asyncio.Lock) -> list[str]:
+    """Say so when a write that changes nothing does not get through behind all others."""
+    try:
+        async with asyncio.timeout(WRITE_SECONDS), asking:
+            await store.record((), SystemClock().now())
+    except (TimeoutError, TyrumError):
+        return ["database: takes no writes"]
+    return []
 
 
 def _missing(settings: Settings, parts: Composition) -> list[str]:
@@ -53,7 +74,7 @@ def _missing(settings: Settings, parts: Composition) -> list[str]:
 async def _present(parts: Composition, store: SqliteStore, readiness: Readiness) -> Present:
     waiting, statistics = await store.backlog(), store.statistics
     return Present(
-        ready=not readiness.problems(),
+        ready=not await readiness.problems(),
         providers=[
             ProviderNow(status.name, status.kind, status.lifecycle.value) for status in parts.host.statuses()
         ],

@@ -49,14 +49,14 @@ class Answer:
 class Readiness:
     """Whether clients are served as configured."""
 
-    missing: Callable[[], list[str]]
+    missing: Callable[[], Awaitable[list[str]]]
     """Names what a ready gateway would have and this one lacks."""
     phase: str = "starting"
     """Empty while the gateway serves."""
 
-    def problems(self) -> list[str]:
+    async def problems(self) -> list[str]:
         """List what is not ready; nothing when all is."""
-        return [self.phase] if self.phase else self.missing()
+        return [self.phase] if self.phase else await self.missing()
 
 
 @dataclass(slots=True)
@@ -126,7 +126,7 @@ class Operations:
             case b"/livez":
                 return Answer(200, b"ok\n")
             case b"/readyz":
-                problems = self.readiness.problems()
+                problems = await self.readiness.problems()
                 text = "".join(f"{problem}\n" for problem in problems) or "ok\n"
                 return Answer(503 if problems else 200, text.encode())
             case b"/metrics":

@@ -17,7 +17,8 @@ With `listen.ops` the gateway answers on loopback, over HTTP and without a token
 | `/readyz` | 200 while the gateway is ready; else 503 with what is not, a line each |
 | `/metrics` | Prometheus' text format |
 
-It is ready while it serves clients, every provider that an agent needs is admitted, and it does not drain.
+It is ready while it serves clients, its database takes writes, every provider that an agent needs is
+admitted, and it does not drain.
 
 Labels are names of the gateway's own: states, outcomes, methods, providers as configured. No label holds an
 id, or text of a user, a model or a command. Seconds are histograms. Counters begin at zero with each start.
