@@ -20,6 +20,8 @@ from tyrum_gateway.domain.policy import Decision, Effect, Rule, Target, injects,
         "systemd-cat", "systemd-inhibit", "perf", "uclampset", "logsave", "ip", "ldd", "fakeroot-sysv", "dc",
         "file-rename", "diff3", "sdiff", "x86_64-linux-gnu-cpp-12", "x86_64-linux-gnu-gcc-ar-12",
         "x86_64-linux-gnu-nm", "gpg", "emacs-nox", "mariadb", "pdb3.11", "yt-dlp",
+        "npm-cli.js", "/usr/share/nodejs/npm/bin/npx-cli.js", "pnpm.cjs", "git-shell", "git-upload-pack",
+        "cargo-nextest", "pydoc3.11", "javac", "debconf", "gpgtar", "opt-14", "mkfs", "gcore", "zless",
     ],
 )  # fmt: skip
 def test_programs_that_start_others_are_known(program: str) -> None:
@@ -43,6 +45,9 @@ def test_programs_that_start_others_are_known(program: str) -> None:
         "/opt/deploy",
         "id",
         "uname",
+        "app.js",
+        "clang-format",
+        "gpgv",
     ],
 )
 def test_plain_programs_are_not_taken_for_wrappers(program: str) -> None:
@@ -59,9 +64,12 @@ def test_plain_programs_are_not_taken_for_wrappers(program: str) -> None:
             "PYTHONSTARTUP", "PERL5LIB", "PERL5OPT", "RUBYOPT", "NODE_OPTIONS", "PATH", "IFS", "SHELLOPTS",
             "PS4", "EDITOR", "PAGER",
             "LESSOPEN", "HOME", "XDG_CONFIG_HOME", "NODE_REPL_EXTERNAL_MODULE",
-            "AWS_CONFIG_FILE", "TCLLIBPATH",
+            "AWS_CONFIG_FILE", "TCLLIBPATH", "ERL_AFLAGS", "AWS_PAGER", "GH_EDITOR", "APT_CONFIG", "LDFLAGS",
+            "LESSKEY_CONTENT", "VIMRUNTIME", "Npm_Config_Node_Options",
         )),
-        *((name, False) for name in ("LC_ALL", "LANG", "TZ", "A", "TERM", "NO_COLOR", "TOKEN", "PATHS")),
+        *((name, False) for name in (
+            "LC_ALL", "LANG", "TZ", "A", "TERM", "NO_COLOR", "TOKEN", "PATHS", "LESSON", "EDITORS",
+        )),
     ],
 )  # fmt: skip
 def test_variables_that_inject_are_known(name: str, expected: bool) -> None:
