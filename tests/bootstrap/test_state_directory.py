@@ -65,3 +65,16 @@ def test_links_in_a_circle_lead_nowhere(tmp_path: Path) -> None:
     (tmp_path / "b").symlink_to("a")
     with pytest.raises(StateUnusable, match="too many symbolic links"):
         StateDirectory.prepare(tmp_path / "a")
+
+
+def test_a_removed_lock_file_makes_no_room_for_a_second_gateway(tmp_path: Path) -> None:
+    """Who tidies up a `stale` lock lets nobody in; the end of the holder does."""
+    directory = StateDirectory.prepare(tmp_path / "state")
+    for removed in (False, True):
+        with directory.locked():
+            if removed:
+                (directory.path / "gateway.lock").unlink()
+            with pytest.raises(StateUnusable, match="another gateway"), directory.locked():
+                pass
+    with directory.locked():
+        pass

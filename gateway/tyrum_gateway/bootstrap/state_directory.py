@@ -80,26 +80,26 @@ class StateDirectory:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the directory for one gateway.
+        """Hold the directory for one gateway, also when somebody removes the file that names its process.
 
         Raises:
             StateUnusable: Another gateway holds it; the message names its process.
         """
-        descriptor = os.open(self.path / "gateway.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = os.open(self.path / "gateway.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
+            if not (_lock(file) and _lock(directory)):
+                holder = os.read(file, 32).decode(errors="replace").strip() or "unknown"
                 raise StateUnusable(
                     f"another gateway (process {holder}) uses the state directory `{self.path}`: end "
                     "that one, or give this one a directory of its own with --state-dir"
-                ) from None
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+                )
+            os.ftruncate(file, 0)
+            os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
             yield
         finally:
-            os.close(descriptor)
+            os.close(directory)
+            os.close(file)
 
     def operator_token(self, make: Callable[[], str]) -> str:
         """Read the local operator's token, making it at the first start.
@@ -149,6 +149,19 @@ class StateDirectory:
             yield
         finally:
             self.announcement.unlink(missing_ok=True)
+
+
+def _lock(descriptor: int) -> bool:
+    """Take a lock that ends with the process; False when somebody else has it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        # Some file systems lock no directories: then the file alone counts.
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise
+    return True
 
 
 def default_state_dir() -> Path:
