@@ -147,7 +147,7 @@ class MessageReader:
             case "message_stop":
                 self.done = True
             case "error":
-                raise StreamEnded(_error(event), self.usage)
+                raise StreamEnded(_error(event))
             case _:
                 pass  # pings, ends of blocks, and what later versions of the protocol add
         self.emitted = self.emitted or bool(said)
@@ -171,7 +171,7 @@ class MessageReader:
             case "input_json_delta":
                 call = None if index is None else self._blocks.get(index)
                 if call is None:
-                    raise StreamEnded(Ending.UNREADABLE, self.usage)
+                    raise StreamEnded(Ending.UNREADABLE)
                 self._calls.extend(call, arguments=text(delta, "partial_json"))
             case _:
                 pass  # thinking and citations are not part of what is said
@@ -190,25 +190,25 @@ class MessageReader:
             StreamEnded: It did not, or the step is none that counts.
         """
         if not self.done:
-            raise StreamEnded(Ending.BROKEN_OFF, self.usage)
+            raise StreamEnded(Ending.BROKEN_OFF)
         match self._stop:
             case "end_turn" | "stop_sequence":
                 pass
             case "tool_use" if self._calls:
                 pass
             case "max_tokens":
-                raise StreamEnded(Ending.CUT_OFF, self.usage)
+                raise StreamEnded(Ending.CUT_OFF)
             case "refusal":
-                raise StreamEnded(Ending.REFUSED, self.usage)
+                raise StreamEnded(Ending.REFUSED)
             case "model_context_window_exceeded":
-                raise StreamEnded(Ending.TOO_LONG, self.usage)
+                raise StreamEnded(Ending.TOO_LONG)
             case "pause_turn":
-                raise StreamEnded(Ending.PAUSED, self.usage)
+                raise StreamEnded(Ending.PAUSED)
             case _:
-                raise StreamEnded(Ending.BROKEN_OFF, self.usage)
+                raise StreamEnded(Ending.BROKEN_OFF)
         calls = self._calls.complete(names)
         if calls is None:
-            raise StreamEnded(Ending.MALFORMED, self.usage)
+            raise StreamEnded(Ending.MALFORMED)
         return StepEnd(calls, self.usage)
 
 

@@ -1,6 +1,7 @@
 """Tool calls that arrive in pieces: collected within bounds, and taken only whole.
 
-Invariant: a call leaves here only when its arguments are one JSON object; nothing is guessed or repaired.
+Invariant: a call leaves here only when its arguments are one JSON object of whole characters; nothing is
+guessed or repaired.
 """
 
 import json
@@ -9,24 +10,65 @@ from typing import NoReturn
 from tyrum_gateway.app.step_bounds import MAX_CALL_BYTES, MAX_CALLS
 from tyrum_gateway.domain.errors import ModelUnavailable
 from tyrum_gateway.domain.model import CallRequest
+from tyrum_gateway.models.halves import has_half, joined
 from tyrum_gateway.models.tool_names import ToolNames
 
 
 class Fragments:
     """One call so far."""
 
-    __slots__ = ("arguments", "identity", "name")
+    __slots__ = ("_closing", "_looked_at", "_object", "arguments", "identity", "name")
 
     def __init__(self, identity: str) -> None:
         self.identity = identity
         """The server's id; only tells calls of one stream apart."""
         self.name = ""
         self.arguments: list[str] = []
+        self._closing = _Closing()
+        self._looked_at = 0
+        self._object: bool | None = None
 
     @property
     def text(self) -> str:
         """The arguments so far."""
-        return "".join(self.arguments)
+        return joined("".join(self.arguments))
+
+    def is_object(self) -> bool:
+        """Tell whether the arguments begin with one whole JSON object, which nothing can continue.
+
+        Some servers make this a question about every piece: each is looked at once, whatever their number.
+        """
+        new, self._looked_at = self.arguments[self._looked_at :], len(self.arguments)
+        if self._object is None and any(self._closing.within(piece) for piece in new):
+            self._object = parse_object(self.text) is not None
+        return bool(self._object)
+
+
+class _Closing:
+    """Finds the bracket that closes the first one of a JSON text."""
+
+    __slots__ = ("_depth", "_escaped", "_quoted")
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._quoted = self._escaped = False
+
+    def within(self, piece: str) -> bool:
+        """Tell whether it is in the next piece."""
+        for letter in piece:
+            if self._escaped:
+                self._escaped = False
+            elif self._quoted:
+                self._escaped, self._quoted = letter == "\\", letter != '"'
+            elif letter == '"':
+                self._quoted = True
+            elif letter in "{[":
+                self._depth += 1
+            elif letter in "]}":
+                self._depth -= 1
+                if self._depth == 0:
+                    return True
+        return False
 
 
 class Calls:
@@ -67,13 +109,16 @@ class Calls:
             call.arguments.append(arguments)
 
     def complete(self, names: ToolNames) -> tuple[CallRequest, ...] | None:
-        """Return the calls, in order; None when one has no name or its arguments are no JSON object."""
+        """Return the calls, in order; None when one has no name or its arguments are no JSON object.
+
+        Half a character is none: what stood in its place would be an argument that nobody chose.
+        """
         found = []
         for call in self._calls:
             arguments = call.text
             if not arguments.strip():
                 arguments = "{}"
-            if not call.name or parse_object(arguments) is None:
+            if not call.name or has_half(arguments) or parse_object(arguments) is None:
                 return None
             found.append(CallRequest(names.tool_of(call.name), arguments))
         return tuple(found)

@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 from tyrum_gateway.domain.model import AssistantStep, Message, Prompt, StepEnd, ToolOutput, UserText
 from tyrum_gateway.domain.usage import UNKNOWN, Usage
-from tyrum_gateway.models.call_fragments import Calls, Fragments, parse_object
+from tyrum_gateway.models.call_fragments import Calls, Fragments
 from tyrum_gateway.models.failures import Ending, StreamEnded
 from tyrum_gateway.models.rendering import EMPTY, opening, past_arguments, plain
 from tyrum_gateway.models.tool_names import ToolNames
@@ -112,7 +112,7 @@ class ChatReader:
             return ""
         event = read_object(data)
         if event.get("error"):
-            raise StreamEnded(_error(event), self.usage)
+            raise StreamEnded(_error(event))
         if usage := mapping(event, "usage"):
             self.usage = Usage(number(usage, "prompt_tokens"), number(usage, "completion_tokens"))
         said = ""
@@ -149,16 +149,16 @@ class ChatReader:
             StreamEnded: It did not, or the step is none that counts.
         """
         if not self.done or not self._finish:
-            raise StreamEnded(Ending.BROKEN_OFF, self.usage)
+            raise StreamEnded(Ending.BROKEN_OFF)
         if self._finish == "content_filter" or self._refused:
-            raise StreamEnded(Ending.REFUSED, self.usage)
+            raise StreamEnded(Ending.REFUSED)
         if self._finish == "length":
-            raise StreamEnded(Ending.CUT_OFF, self.usage)
+            raise StreamEnded(Ending.CUT_OFF)
         if self._finish not in {"stop", "tool_calls"} or (self._finish == "tool_calls" and not self._calls):
-            raise StreamEnded(Ending.BROKEN_OFF, self.usage)
+            raise StreamEnded(Ending.BROKEN_OFF)
         calls = self._calls.complete(names)
         if calls is None:
-            raise StreamEnded(Ending.MALFORMED, self.usage)
+            raise StreamEnded(Ending.MALFORMED)
         return StepEnd(calls, self.usage)
 
 
@@ -169,7 +169,7 @@ def _is_another(call: Fragments, identity: str, name: str) -> bool:
     """
     if identity and call.identity:
         return identity != call.identity
-    return bool(name and call.name) and parse_object(call.text) is not None
+    return bool(name and call.name) and call.is_object()
 
 
 def _error(event: Mapping[str, object]) -> Ending:

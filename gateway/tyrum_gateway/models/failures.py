@@ -11,7 +11,7 @@ from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 
 from tyrum_gateway.domain.errors import AnswerCutOff, AnswerRefused, ModelUnavailable, PromptTooLong
-from tyrum_gateway.domain.usage import NOTHING, UNKNOWN, Usage
+from tyrum_gateway.domain.usage import NOTHING, Usage
 
 _PASSING = frozenset({408, 409, 425, 429})
 """Statuses below 500 that another attempt may not meet again."""
@@ -42,12 +42,11 @@ class Ending(Enum):
 
 
 class StreamEnded(Exception):
-    """A stream has ended without a step; `usage` is what the server told until then."""
+    """A stream has ended without a step."""
 
-    def __init__(self, ending: Ending, usage: Usage = UNKNOWN) -> None:
+    def __init__(self, ending: Ending) -> None:
         super().__init__(ending.name)
         self.ending = ending
-        self.usage = usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,49 +62,50 @@ class Failures:
     login: str | None = None
     """Name of the secret that holds the login for the proxy."""
 
-    def of_ending(self, ended: StreamEnded, *, emitted: bool, said: bool) -> ModelUnavailable:
+    def of_ending(self, ending: Ending, usage: Usage, *, emitted: bool, said: bool) -> ModelUnavailable:
         """Describe a stream that ended without a step.
 
         Args:
-            ended: How.
+            ending: How.
+            usage: What the server told until then.
             emitted: Whether any text or part of a call had come.
             said: Whether any text had come.
         """
-        match ended.ending:
+        match ending:
             case Ending.BROKEN_OFF:
-                return self._failure("the answer of {model} broke off", ended, retryable=not emitted)
+                return self._failure("the answer of {model} broke off", usage, retryable=not emitted)
             case Ending.FAILED:
                 return self._failure(
-                    "the server of {model} reported an error in its answer", ended, retryable=not emitted
+                    "the server of {model} reported an error in its answer", usage, retryable=not emitted
                 )
             case Ending.UNREADABLE:
                 return self._failure(
-                    "the answer of {model} is not in the protocol of its kind", ended, retryable=not emitted
+                    "the answer of {model} is not in the protocol of its kind", usage, retryable=not emitted
                 )
             case Ending.MALFORMED:
                 # The step is whole and nobody has seen or run any of it, unless there was text.
                 return self._failure(
                     "{model} made a call whose arguments are no JSON object; nothing was executed",
-                    ended,
+                    usage,
                     retryable=not said,
                 )
             case Ending.REJECTED:
-                return self._failure("the server of {model} refused to go on", ended, retryable=False)
+                return self._failure("the server of {model} refused to go on", usage, retryable=False)
             case Ending.PAUSED:
                 return self._failure(
-                    "{model} paused its answer to go on later, which is not supported", ended, retryable=False
+                    "{model} paused its answer to go on later, which is not supported", usage, retryable=False
                 )
             case Ending.CUT_OFF:
                 text = "{model} reached the limit for one answer (`max_output_tokens`, or the server's own)"
-                return AnswerCutOff(self._named(text), retryable=False, usage=ended.usage)
+                return AnswerCutOff(self._named(text), retryable=False, usage=usage)
             case Ending.REFUSED:
                 return AnswerRefused(
                     self._named("{model}, or a filter at its server, declined to answer"),
                     retryable=False,
-                    usage=ended.usage,
+                    usage=usage,
                 )
             case Ending.TOO_LONG:
-                return self.too_long(ended.usage)
+                return self.too_long(usage)
 
     def of_status(
         self, status: int, headers: Mapping[str, str], *, too_long: bool = False
@@ -202,8 +202,8 @@ class Failures:
     def _refused(self, text: str, status: int) -> ModelUnavailable:
         return ModelUnavailable(self._named(f"{text} (HTTP {status})"), retryable=False, usage=NOTHING)
 
-    def _failure(self, text: str, ended: StreamEnded, *, retryable: bool) -> ModelUnavailable:
-        return ModelUnavailable(self._named(text), retryable=retryable, usage=ended.usage)
+    def _failure(self, text: str, usage: Usage, *, retryable: bool) -> ModelUnavailable:
+        return ModelUnavailable(self._named(text), retryable=retryable, usage=usage)
 
     def _named(self, text: str) -> str:
         return text.replace("{model}", f"the model `{self.model}`")

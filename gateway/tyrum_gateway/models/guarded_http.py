@@ -4,11 +4,13 @@ Invariant: a request leaves with the headers listed here and the key of its mode
 origin, whatever the SDK above, its environment variables or the server's redirects say; also through a proxy.
 """
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator
 from functools import cache
 from pathlib import Path
 
+import anyio
 import httpx2
 
 from tyrum_gateway.models.endpoint import Credentials, Endpoint
@@ -16,8 +18,13 @@ from tyrum_gateway.models.forward_proxy import ask_through, forward
 
 MAX_ERROR_BYTES = 64 * 1024
 """What is read of an answer that is no stream."""
+ERROR_SECONDS = 5.0
+"""How long is waited for that."""
 CONNECT_SECONDS = 10.0
 SEND_SECONDS = 30.0
+
+BROKEN = (httpx2.HTTPError, OSError, anyio.EndOfStream)
+"""What reading an answer raises when its connection ends; the last is one that httpx2 does not translate."""
 
 _HEADERS = frozenset({"host", "content-type", "content-length", "anthropic-version"})
 """What an SDK sets and a server needs; the rest tells about the machine, or came from the environment."""
@@ -101,18 +108,22 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
 
 class _Bounded(httpx2.AsyncByteStream):
-    """The beginning of a body."""
+    """The beginning of an error's body, so far as it comes soon: its status is known, and says more."""
 
     def __init__(self, whole: httpx2.AsyncByteStream) -> None:
         self._whole = whole
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        left = MAX_ERROR_BYTES
-        async for chunk in self._whole:
+        left, chunks = MAX_ERROR_BYTES, aiter(self._whole)
+        until = asyncio.get_running_loop().time() + ERROR_SECONDS
+        while left > 0:
+            try:
+                async with asyncio.timeout_at(until):
+                    chunk = await anext(chunks)
+            except (StopAsyncIteration, TimeoutError, *BROKEN):
+                return
             yield chunk[:left]
             left -= len(chunk)
-            if left <= 0:
-                return
 
     async def aclose(self) -> None:
         await self._whole.aclose()

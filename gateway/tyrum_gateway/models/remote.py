@@ -10,25 +10,19 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Protocol
 
-import anyio
-import httpx2
-
 from tyrum_gateway.domain.errors import ModelUnavailable
 from tyrum_gateway.domain.model import ModelEvent, Prompt, StepEnd, TextDelta
-from tyrum_gateway.domain.usage import Usage
+from tyrum_gateway.domain.usage import UNKNOWN, Usage
 from tyrum_gateway.models.endpoint import Credentials, Endpoint, KeyUnavailable, Secret
 from tyrum_gateway.models.failures import Ending, Failures, StreamEnded
 from tyrum_gateway.models.forward_proxy import ProxyFailed, causes
-from tyrum_gateway.models.guarded_http import Encoded
+from tyrum_gateway.models.guarded_http import BROKEN, Encoded
+from tyrum_gateway.models.halves import Halves
 from tyrum_gateway.models.sse import EventReader, EventTooLarge
 from tyrum_gateway.models.tool_names import ToolNames
 
 MAX_STREAM_BYTES = 256 * 1024 * 1024
 """What is read of one step: the longest text that is taken, in pieces of a character each."""
-
-
-_BROKEN = (httpx2.HTTPError, OSError, anyio.EndOfStream)
-"""What reading an answer raises when its connection ends; the last is one that httpx2 does not translate."""
 
 
 class Reader(Protocol):
@@ -96,22 +90,25 @@ class RemoteModel:
         """
         credentials = await self._credentials()
         names = ToolNames(schema.tool for schema in prompt.tools)
-        reader, said = self._wire.reader(), False
+        reader, halves, said = self._wire.reader(), Halves(), False
         try:
             async with (
                 self._wire.stream(prompt, names, credentials) as chunks,
                 aclosing(_events(chunks)) as events,
             ):
                 async for data in events:
-                    if new := reader.feed(data):
+                    if new := halves.add(reader.feed(data)):
                         said = True
                         yield TextDelta(new)
                     if reader.done:
                         break
+            if rest := halves.rest():
+                yield TextDelta(rest)
             end = reader.end(names)
-        except (StreamEnded, EventTooLarge, *_BROKEN) as error:
-            ended = _ending(error, reader.usage)
-            raise self._failures.of_ending(ended, emitted=reader.emitted, said=said) from None
+        except (StreamEnded, EventTooLarge, *BROKEN) as error:
+            raise self._failures.of_ending(
+                _ending(error), reader.usage, emitted=reader.emitted, said=said
+            ) from None
         yield end
 
     async def _credentials(self) -> Credentials:
@@ -139,14 +136,14 @@ class RemoteModel:
         return value
 
 
-def _ending(error: Exception, usage: Usage) -> StreamEnded:
+def _ending(error: Exception) -> Ending:
     match error:
-        case StreamEnded():
-            return error
+        case StreamEnded(ending=ending):
+            return ending
         case EventTooLarge():
-            return StreamEnded(Ending.UNREADABLE, usage)
+            return Ending.UNREADABLE
         case _:
-            return StreamEnded(Ending.BROKEN_OFF, usage)
+            return Ending.BROKEN_OFF
 
 
 async def _events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]:
@@ -177,7 +174,7 @@ def unanswered(failures: Failures, error: BaseException) -> ModelUnavailable:
     for cause in causes(error):
         match cause:
             case Encoded():
-                return failures.of_ending(StreamEnded(Ending.UNREADABLE), emitted=True, said=False)
+                return failures.of_ending(Ending.UNREADABLE, UNKNOWN, emitted=True, said=False)
             case ProxyFailed(status=status, untrusted=untrusted):
                 return failures.of_proxy(status, untrusted=untrusted)
             case ssl.SSLCertVerificationError():

@@ -8,6 +8,10 @@ MAX_EVENT_BYTES = 8 * 1024 * 1024
 """Data of one event: a whole call in one piece takes up to six times its size when JSON escapes it."""
 
 
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""May come first of all, and is no part of the first line."""
+
+
 class EventTooLarge(ValueError):
     """An event has more than `MAX_EVENT_BYTES`."""
 
@@ -20,6 +24,7 @@ class EventReader:
         self._data: list[bytes] = []
         self._held = 0
         self._after_return = False
+        self._first = True
 
     def feed(self, chunk: bytes) -> list[str]:
         """Take bytes; return the data of the events that they complete.
@@ -49,8 +54,11 @@ class EventReader:
         line = bytes(self._line)
         self._line.clear()
         if not line:
+            self._first = False
             return self._end_event()
-        field, _, value = line.partition(b":")
+        text = line.removeprefix(_BYTE_ORDER_MARK) if self._first else line
+        self._first = False
+        field, _, value = text.partition(b":")
         if field == b"data":
             self._data.append(value.removeprefix(b" "))
         else:

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from tyrum_gateway.models.failures import Ending, StreamEnded
 
-_MOST_TOKENS = 2**53
+_MOST = 2**40
+"""The largest number that is taken: sums over all attempts of a turn stay far within 64 bits."""
 
 
 def read_object(data: str) -> Mapping[str, object]:
@@ -42,8 +43,8 @@ def text(parent: Mapping[str, object], key: str) -> str:
 
 
 def number(parent: Mapping[str, object], key: str) -> int | None:
-    """Return a whole number from 0; None when there is none."""
+    """Return a whole number from 0 to 2**40; None when there is none."""
     value = parent.get(key)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_TOKENS:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST:
         return None
     return value

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tests.support.model_server.json_text import written
 from tests.support.model_server.request import Request
 from tests.support.model_server.script import CallPiece, Ending, Piece, Quirk, Step, TextPiece
 
@@ -90,7 +91,7 @@ class ChatWire:
 
 
 def _event(value: Mapping[str, Any]) -> bytes:
-    return b"data: " + json.dumps(value, ensure_ascii=False).encode() + b"\n\n"
+    return b"data: " + written(value).encode() + b"\n\n"
 
 
 def problems(request: Request) -> Iterator[str]:

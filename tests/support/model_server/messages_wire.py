@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
+from tests.support.model_server.json_text import written
 from tests.support.model_server.request import Request
 from tests.support.model_server.script import CallPiece, Ending, Piece, Step, TextPiece
 
@@ -85,7 +86,7 @@ class MessagesWire:
 
 
 def _event(kind: str, **fields: Any) -> bytes:
-    data = json.dumps({"type": kind, **fields}, ensure_ascii=False)
+    data = written({"type": kind, **fields})
     return f"event: {kind}\ndata: {data}\n\n".encode()
 
 
