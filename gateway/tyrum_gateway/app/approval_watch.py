@@ -6,7 +6,7 @@ when to look again. A watcher holds at most one page, and its going away resolve
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from tyrum_gateway.domain.approval import Approval
@@ -17,6 +17,9 @@ from tyrum_gateway.domain.ports import Store
 
 PAGE = 100
 """Most approvals, and most rows of the log, that are read at a time."""
+
+LOOK_SECONDS = 30.0
+"""A watch looks at the log also unsignalled: it is never far behind, however much else is recorded."""
 
 _KINDS = frozenset({"approval.requested", "approval.resolved"})
 """Audit entries about what a watcher wants to know."""
@@ -96,4 +99,6 @@ async def watch_approvals(
             if len(rows) < PAGE:
                 if closed:
                     raise Draining("the gateway is shutting down: reconnect")
-                await woken.wait()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await woken.wait()
