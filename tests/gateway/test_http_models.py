@@ -12,6 +12,7 @@ import pytest_asyncio
 
 from tests.support import configs
 from tests.support.client import DEADLINE, Client, connected, finished, kinds
+from tests.support.contents import contents
 from tests.support.gateway import RunningGateway
 from tests.support.model_server import (
     KEY,
@@ -98,9 +99,9 @@ def usage_of(gateway: RunningGateway, turn_id: str) -> tuple[int, int, int]:
 
 def everything_written(gateway: RunningGateway) -> bytes:
     """All bytes that the gateway left behind: state, log, workspace."""
-    files = [path for path in gateway.state_dir.parent.rglob("*") if path.is_file()]
+    files = contents(gateway.state_dir.parent)
     assert any(path.name == "tyrum.sqlite3" for path in files)
-    return b"\n".join(path.read_bytes() for path in files)
+    return b"\n".join(files.values())
 
 
 def ended(events: list[event_pb2.Event]) -> tuple[event_pb2.TurnState.ValueType, str]:
