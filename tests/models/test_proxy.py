@@ -113,15 +113,14 @@ async def test_a_server_without_tls_is_asked_for_in_absolute_form(
 async def test_a_proxy_with_tls_is_asked_within_it(inner: bool, tmp_path: Path) -> None:
     """A trusted proxy with a certificate leads to both kinds of servers, each trusted on its own."""
     outer, made = certified(tmp_path / "proxy"), certified(tmp_path / "server")
-    proxy_trust, server_trust = trust(outer.authority.pem), trust(made.authority.pem)
     async with ModelServer(made.tls if inner else None) as server, ForwardProxy(tls=outer.tls) as proxy:
         base_url = server.base_url("openai", "go")
         transport = GuardedTransport(
             base_url=base_url,
             key=KEY,
             agent="tyrum/test",
-            trust=server_trust,
-            proxy=forward(Proxy(proxy.url), None, proxy_trust),
+            trust=trust(made.authority.pem),
+            proxy=forward(Proxy(proxy.url), None, lambda: trust(outer.authority.pem)),
         )
         server.play("go", Step(fault=Refuse(418)))
         async with httpx2.AsyncClient(transport=transport, trust_env=False) as http:
@@ -132,17 +131,17 @@ async def test_a_proxy_with_tls_is_asked_within_it(inner: bool, tmp_path: Path) 
 
 @both
 async def test_a_proxy_that_the_system_does_not_trust_is_shown_nothing(
-    server: ModelServer, protocol: str, tmp_path: Path
+    server: ModelServer, protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`ca_file` vouches for no proxy: one with another authority is not asked, and sees no login."""
+    """Neither `ca_file` nor the environment vouches for a proxy: it is not asked, and sees no login."""
     made = certified(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(made.authority.pem))
     async with ForwardProxy(tls=made.tls) as proxy:
-        way = remote(server, protocol, "go", ca_file=made.authority.pem, proxy=proxy.url, login=SHOWN)
-        _, failure = await failure_of(way)
-    assert (
-        f"the certificate of the proxy `{proxy.address}` of the model `main` is not trusted" in failure.public
-    )
-    assert not failure.retryable
+        for url in (proxy.url, proxy.url.replace("https", "HTTPS")):
+            way = remote(server, protocol, "go", ca_file=made.authority.pem, proxy=url, login=SHOWN)
+            _, failure = await failure_of(way)
+            assert f"the certificate of the proxy `{proxy.address}` of the model `main` is" in failure.public
+            assert not failure.retryable
     assert proxy.asked == []
 
 

@@ -31,6 +31,11 @@ class Proxy:
     """`USER:PASSWORD`."""
 
     @property
+    def tls(self) -> bool:
+        """Whether the proxy itself is asked over TLS."""
+        return urllib.parse.urlsplit(self.url).scheme == "https"
+
+    @property
     def address(self) -> str:
         """Write `HOST:PORT`, as messages name it."""
         url = urllib.parse.urlsplit(self.url)

@@ -1,13 +1,13 @@
 """A request through a forward proxy: how far it came, and what stopped it on the way.
 
-Invariant: of a proxy's words only a status leaves here. Until a tunnel stands a proxy has as long as a server
-has for a connection, and what goes wrong is the proxy's; from then on everything is the server's.
+Invariant: of a proxy's words only a status leaves here. Until a tunnel stands time is bounded, and what goes
+wrong is the proxy's; from then on everything is the server's.
 """
 
 import asyncio
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import anyio
 import httpx2
@@ -48,15 +48,15 @@ class _Passage:
             self._limit.reschedule(None)
 
 
-def forward(proxy: Proxy, login: tuple[str, str] | None, trust: ssl.SSLContext) -> httpx2.Proxy:
+def forward(proxy: Proxy, login: tuple[str, str] | None, trust: Callable[[], ssl.SSLContext]) -> httpx2.Proxy:
     """Describe a proxy to the library.
 
     Args:
         proxy: The operator's.
         login: User and password; None shows it nothing.
-        trust: Whom to trust as the proxy, when it is asked over TLS.
+        trust: Whom to trust as the proxy; only asked when the proxy is, over TLS.
     """
-    return httpx2.Proxy(proxy.url, auth=login, ssl_context=trust if proxy.url.startswith("https:") else None)
+    return httpx2.Proxy(proxy.url, auth=login, ssl_context=trust() if proxy.tls else None)
 
 
 async def ask_through(transport: httpx2.AsyncHTTPTransport, request: httpx2.Request) -> httpx2.Response:

@@ -143,7 +143,7 @@ def http_client(endpoint: Endpoint, credentials: Credentials, trust: ssl.SSLCont
         key=credentials.key,
         agent=endpoint.agent,
         trust=trust,
-        proxy=None if proxy is None else forward(proxy, credentials.login, _system_trust()),
+        proxy=None if proxy is None else forward(proxy, credentials.login, _system_trust),
     )
     return httpx2.AsyncClient(
         transport=transport,
