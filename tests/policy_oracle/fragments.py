@@ -19,6 +19,11 @@ PREFIXES = (
     "\u200b", "$'", '$"', "function ", "select x in a; do ", "let a=1 ", "declare a=1 ", "local ",
     "return ", "exit; ", "shopt -s expand_aliases\nalias show=wipe\n", "unset PATH; ", "readonly PATH=.; ",
     "printf -v 'a[$(wipe)]' x; ", "enable -n echo; ", "ulimit -n 9; ", "umask 0; ",
+    "time -- ", "coproc N { ", "exec {fd}<a.txt; ", "1>made ", "0<a.txt ", "&>>made ", "\ufffe", "\u00ad",
+    "\u202e", "\u180e", "\U000e0041", "\ue000", "%show ", "%% ", "=", "~", "^", "]", "\x00", "\x7f", "E=E ",
+    "show=(", "a=b;", "PATH+=:. ", "_=x ", "BASH_FUNC_show%%='() { wipe; }' ",
+    "env 'BASH_FUNC_show%%=() { wipe; }' ", "shopt -s lastpipe; ", "set -k; ", "set -o posix; ",
+    "[[ -n a ]] && ", "((0)) || ", "@( ", "!(a) ",
 )  # fmt: skip
 """Before a command."""
 
@@ -52,6 +57,16 @@ SUFFIXES = (
     " \u202ex", " \u0430", " \ud800", " \U0001f600", " é", " e\u0301", "\u037e wipe", "\uff1b wipe",
     "\uff06\uff06 wipe", " \uff5c wipe", " \uff04(wipe)", " \u2018x\u2019", " \u201cx\u201d",
     " \u2033x\u2033",
+    " &>|made", " <>a.txt", " 1>&2", " 0>&1", " {fd}<a.txt", " 2>&-", "<<<a", " <<<'$(wipe)'", " <<'E'",
+    " <<E", " <<-'E'\n\tx\n\tE", " <<\\E\n$(wipe)\nE", " <<E <<F\nE\nF", ";;& wipe", ";& wipe", " ;;& wipe",
+    " |& ", " a^b", " ^a", " a~b", " a~/b", " a:~/b", " -I~/b", " =~", " a=b=~", " {1..3..1}", " {a..c}",
+    " {,}", " {a,b}{c,d}", " {'a',b}", ' {"a,b"}', " a,{b}", " *(a)", " ?(a)", " [[:alpha:]]", " **", " */",
+    " .*", " $'\\u0041'", " $'a", ' $"', " $''", ' $""', " '$'", " \\\r\nwipe", " \\\rwipe", " a\\\r",
+    " \u202f x", " \u2007x", " \u3000x", "\u3000wipe", " \u2066x\u2069", " \u05d0", " '\u202e'",
+    " 'a\u0301'", " '\u00ad'", " '\u2028'", " '\ue000'", " '\ufffe'", " '\U000e0041'", " \udcff",
+    " '\udc80'", " 'a\rb'", " 'a\tb'", ' "a\tb"', ' "a\rb"', " 'a\x1bb'", " '\x00'", " a''b", ' a""b',
+    " ''''''", ' """"', " 'a'\"b\"c", " a'b", ' a"b', " %1", " %%", " @a", " @'a'", " +a", " --=a", " -- -a",
+    " ,", " :", " a=", " =", " ==", " 1=2", " a[1]=b", " \x85", " \u0085wipe", " !a", ' "a!"', " a!", "!",
 )  # fmt: skip
 """After a command."""
 
@@ -96,6 +111,21 @@ WHOLE = (
     "a\\=b", "show >", "show <", "show |", "show &&", "show ||", "show ;;", "&& show", "|| show", "| show",
     "; show", "& show", "show 2", "show 2 >made", "show 2>made", "show a>made", "show 2'>'made",
     "show \\>made", "show '>made'",
+    "show && coproc check", "coproc N { show; }; wipe", "time -- show", "time;show", "!;show", "! time show",
+    "time ! show", "show | ! check", "show | time check", "exec 3>made; show", "exec {fd}>made; show >&$fd",
+    "show() ( wipe )", "show() wipe", "function show() { wipe; }; show", "function show\n{ wipe; }\nshow",
+    "case show in show) wipe;; esac", "case x in x) show;& y) wipe;; esac",
+    "for show in wipe; do $show; done", "show & ", "show &&& check", "show ||| check", "show |||| check",
+    "show ;| check", "show ; & check", "show\\\ncheck", "sh\\\now", "sho'w'", '"sh"\'ow\'', "show''--force",
+    "show '' --force", "show ''--force", "show --force''", "show \"--force\"''", "show '--'force",
+    "show --force=", "show a --force", "list -l''", "list '-'l a", "list -l a''", "pick ''--id=",
+    "pick --id='' a", "status ''''", "1show", "show:", "show,", "show@", "show+", "show-", "show%", ".show",
+    "..show", "/show", "//show", "./", ".//show", "show/.", "show/..", "/", "a/", "SHOPT -s", "let",
+    "coproc", "eval", "exec", "command", "builtin", "enable", "source", "trap", "mapfile", "readarray",
+    "complete", "compgen -C wipe", "compopt", "caller", "dirs", "suspend", "logout", "times", "ulimit",
+    "umask", "wait", "jobs", "bg", "disown", "hash", "help", "history", "bind -x x", "fc -e wipe",
+    "type show", "kill -l", "printf x", "read x", "shift", "return", "break", "continue", "getopts a b",
+    "local a", "readonly a", "typeset a", "unalias a", "unset a", "pwd", "popd", "alias a", "false", "exit",
 )  # fmt: skip
 """Texts of their own."""
 
