@@ -1,6 +1,7 @@
 """Files of an audit log that somebody prepared: each is named or passed over, and hides nothing."""
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,14 @@ def test_blanks_after_the_heads_do_not_take_them_away(tmp_path: Path) -> None:
         file.last()
 
 
+def test_an_old_head_that_is_appended_again_is_not_the_last(tmp_path: Path) -> None:
+    """Whoever may only append cannot have a start take a rolled back database for the newest."""
+    file = HeadsFile(tmp_path / "heads")
+    for head in (HEAD, replace(HEAD, sequence=HEAD.sequence + 5), HEAD):
+        file.append(head)
+    assert file.last() == replace(HEAD, sequence=HEAD.sequence + 5)
+
+
 def test_a_new_key_leaves_the_public_key_of_the_old_one(tmp_path: Path) -> None:
     """Heads of a key that was lost can still be verified: its public key is set aside, never overwritten."""
     former = SigningKey.prepare(tmp_path)
@@ -91,9 +100,19 @@ async def test_a_row_before_the_first_is_exported_too(store: SqliteStore, databa
     assert rows[:2] == [-3, 1]
 
 
-@pytest.mark.parametrize("line", ["[" * 100_000, '{"sequence":Infinity,"at":1,' + ROW + "}"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 100_000,
+        '{"sequence":Infinity,"at":1,' + ROW + "}",
+        '{"sequence":1.5,"at":1,' + ROW + "}",
+        '{"sequence":true,"at":1,' + ROW + "}",
+        '{"sequence":"1_0","at":1,' + ROW + "}",
+        '{"sequence":1,"at":1,"details":"shown",' + ROW + "}",
+    ],
+)
 def test_a_line_that_no_export_holds_is_named(tmp_path: Path, line: str) -> None:
-    """Nesting without end and numbers without end are refused like any other line that is no row."""
+    """Nesting without end, numbers of another form, and what readers could read in two ways are refused."""
     file = tmp_path / "rows"
     file.write_text(line + "\n", encoding="utf-8")
     with pytest.raises(StateUnusable, match=r"rows:1: not a row"):

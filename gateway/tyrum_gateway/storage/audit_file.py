@@ -121,13 +121,28 @@ def exported_rows(path: Path) -> Iterator[AuditRow]:
 
 def _row(line: str, place: str) -> AuditRow:
     try:
-        value: Any = json.loads(line)
+        value: Any = json.loads(line, object_pairs_hook=_members)
         if set(value) != set(_COLUMNS):
             raise ValueError("other members")
         texts = [value[name] for name in _TEXTS]
         if not all(isinstance(text, str) for text in texts):
             raise ValueError("other types")
-        # Protobuf writes numbers of 64 bits as text.
-        return AuditRow(int(value["sequence"]), int(value["at"]), *texts)
-    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        return AuditRow(_number(value["sequence"]), _number(value["at"]), *texts)
+    except (ValueError, TypeError, RecursionError) as error:
         raise StateUnusable(f"{place}: not a row of an audit export") from error
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a member that is there twice: other readers would show the one that is not verified."""
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise ValueError("a member twice")
+    return members
+
+
+def _number(value: object) -> int:
+    """Read a number of 64 bits, which protobuf writes as text, in the one form that it is written in."""
+    number = int(value) if isinstance(value, str) else value
+    if type(number) is not int or str(number) != str(value):
+        raise ValueError("other numbers")
+    return number

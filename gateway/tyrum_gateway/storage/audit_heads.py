@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,10 @@ class HeadsFile:
             sync_directory(self.path.parent)
 
     def last(self) -> SignedHead | None:
-        """Return the newest head; None when there is no file.
+        """Return the newest of the last heads; None when there is no file.
+
+        Not just the last line: whoever may only append could repeat an old head, and go back to the database
+        that it is over.
 
         Raises:
             StateUnusable: The file cannot be read, or holds something but no head at its end; or not even its
@@ -70,7 +74,7 @@ class HeadsFile:
         # Nothing but blanks at the end of a long file hides its heads, it does not take them away.
         if not heads and (tail.strip() or size > _TAIL):
             raise StateUnusable(f"`{self.path}` holds no audit head: restore it, or move it away knowingly")
-        return heads[-1] if heads else None
+        return max(heads, key=attrgetter("sequence"), default=None)
 
     def read(self) -> Iterator[SignedHead]:
         """Yield all heads; lines that are none, such as one that a crash cut off, are left out.
