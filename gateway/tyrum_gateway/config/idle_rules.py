@@ -18,6 +18,9 @@ from tyrum_gateway.config.policy import to_bundle
 from tyrum_gateway.config.problems import START, Path, Place, Problem, did_you_mean
 from tyrum_gateway.domain.policy import DEPLOYMENT, Bundle, Decision, Literal, Rule, overshadowed, together
 
+_EACH = 5
+"""Rules beaten by the same one that are told of one by one."""
+
 Replaceable = Callable[[str], str]
 """Says of a program's real path how others than root can replace it; empty when they cannot."""
 
@@ -88,20 +91,37 @@ def _of_rules(source: _Source, path: Path, bundle: Bundle, shared: Bundle | None
         for key, message in _match(source, rule):
             full = (*path, "rules", index, "match", *((key,) if key else ()))
             yield source.doubt(full, "seems_idle", f"rule `{rule.rule_id}` {message}")
+    yield from _beaten(source, path, bundle, shared)
+
+
+def _beaten(source: _Source, path: Path, bundle: Bundle, shared: Bundle | None) -> Iterator[Problem]:
+    """Tell of each rule that another one beats; of many that the same one beats, there."""
     before = 0 if shared is None else len(shared.rules)
     held = together(shared, bundle).rules
+    beaten: dict[int, list[int]] = {}
     for position, other in overshadowed(held):
-        if position < before:
-            continue  # the deployment's are told by themselves
-        rule, winner = held[position], held[other]
+        if position >= before:  # the deployment's are told by themselves
+            beaten.setdefault(other, []).append(position)
+    for other, positions in beaten.items():
+        winner = held[other]
         home: Path = ("policy", DEPLOYMENT) if other < before else path
-        place = source.place((*home, "rules", other if other < before else other - before, "id"))
-        same = "the same" if winner.decision is rule.decision else f"`{winner.decision}`"
-        message = (
-            f"rule `{rule.rule_id}` decides nothing: rule `{winner.rule_id}` (line {place.line}) decides "
-            f"{same} on every call that it matches; narrow that one, or take this one out"
-        )
-        yield source.doubt((*path, "rules", position - before), "overshadowed", message)
+        place: Path = (*home, "rules", other if other < before else other - before)
+        if len(positions) > _EACH:
+            names = ", ".join(f"`{held[position].rule_id}`" for position in positions[:_EACH])
+            message = (
+                f"rule `{winner.rule_id}` decides on every call that {len(positions)} other rules match, so "
+                f"that they decide nothing: {names} and more; narrow it, or take them out"
+            )
+            yield source.doubt(place, "overshadows", message)
+            continue
+        line = source.place((*place, "id")).line
+        for position in positions:
+            same = "the same" if winner.decision is held[position].decision else f"`{winner.decision}`"
+            message = (
+                f"rule `{held[position].rule_id}` decides nothing: rule `{winner.rule_id}` (line {line}) "
+                f"decides {same} on every call that it matches; narrow that one, or take this one out"
+            )
+            yield source.doubt((*path, "rules", position - before), "overshadowed", message)
 
 
 def _match(source: _Source, rule: Rule) -> Iterator[tuple[str, str]]:
