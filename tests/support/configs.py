@@ -19,6 +19,7 @@ providers:
     config: {{run_as: gateway_user}}
     trust: operator_installed
     deployment: local_process
+    start_timeout: 30s
 profiles:
   isolation:
     default: {{provider: local{profile}}}
