@@ -69,7 +69,7 @@ async def test_pages_are_empty_before_the_end(gateway: RunningGateway) -> None:
         ("runs export --state cancelled", 1),
         ("audit list --kind gateway.started", 1),
         ("audit list --kind gateway.started --after 1", 0),
-        ("audit list --kind nothing", 0),
+        ("audit list --kind override.", 0),
     ],
 )
 def test_a_list_goes_on_behind_empty_pages(

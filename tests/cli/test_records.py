@@ -22,6 +22,7 @@ from tests.support.questions import asked, ended
 from tyrum.audit.v1 import audit_pb2
 from tyrum.run.v1 import run_pb2
 from tyrum_gateway.cli.commands import run
+from tyrum_gateway.cli.run_registry import _steps
 from tyrum_gateway.domain.ids import RunId, TurnId
 
 GUIDE = "docs/guides/audit.md"
@@ -233,6 +234,8 @@ def test_a_run_is_shown_with_everything_it_had(place: Place, tyrum: Tyrum) -> No
     code, out, _ = tyrum("runs", "show", place.denied)
     assert code == 0
     assert "asked by: operator" in out
+    assert re.search(r"^steps: +2$", out, re.MULTILINE)
+    assert _steps(run_pb2.Run(steps=2, attempts=3)) == "2, besides 1 attempt given up"
     assert "denied" in out
     header, row, *_ = out.partition("Calls\n")[2].splitlines()
     assert header.split()[-1] == "WHAT"
@@ -294,6 +297,7 @@ def test_runs_are_listed_and_exported_by_filter(place: Place, tyrum: Tyrum, tmp_
     assert len(file.read_text(encoding="utf-8").splitlines()) == 4
     code, out, _ = tyrum("runs", "list")
     assert out.splitlines()[0].startswith("RUN ")
+    assert tyrum("runs", "list", "--state", "failed") == (0, "", "there are no such runs\n")
     code, out, err = tyrum("runs", "list", "--limit", "3", "--totals")
     seconds = sum(float(item["total"].rstrip("s")) for item in listed[:3])
     tokens = [sum(int(item[name]) for item in listed[:3]) for name in ("input_tokens", "output_tokens")]

@@ -6,9 +6,10 @@ from typer.core import TyperGroup
 
 from tests.support.gateway import RunningGateway
 from tyrum_gateway.cli.commands import COMMANDS, run
-from tyrum_gateway.cli.typed import PARAMETERS
+from tyrum_gateway.cli.typed import LISTS, PARAMETERS
 
 LONG = "x" * 2000
+NO_ID = "0" * 26
 
 
 @pytest.mark.parametrize(
@@ -60,10 +61,44 @@ def test_a_number_that_no_log_reaches_is_a_usage_error(
     assert "--after" in capsys.readouterr().err
 
 
-def test_every_parameter_of_the_table_exists() -> None:
-    """The table names parameters that some command has."""
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (f"approvals show appr_{NO_ID}", "approvals list --all"),
+        (f"chat hello -c conv_{NO_ID}", "conversations list"),
+        (f"conversations cancel turn_{NO_ID}", "runs list"),
+        (f"policy overrides revoke over_{NO_ID}", "policy overrides list --all"),
+        (f"principals tokens revoke tok_{NO_ID}", "principals tokens list --all"),
+        ("principals tokens issue nobody --label x", "principals list --all"),
+        ("providers explain nobody", "providers list"),
+    ],
+)
+def test_what_is_unknown_is_looked_for_in_a_list(
+    gateway: RunningGateway, capsys: pytest.CaptureFixture[str], arguments: str, command: str
+) -> None:
+    """An unknown id or name ends with 1 and the command that lists those there are, for the same gateway."""
+    place = f"--state-dir {gateway.state_dir}"
+    capsys.readouterr()
+    assert run(f"{arguments} {place}".split()) == 1
+    error, hint = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: unknown ")
+    assert hint == f"hint: tyrum {command} {place}"
+    assert run(f"{command} {place}".split()) == 0
+
+
+@pytest.mark.parametrize("noun", ["approvals", "audit", "policy", "principals", "principals tokens"])
+def test_the_help_of_a_noun_is_not_cut_off(capsys: pytest.CaptureFixture[str], noun: str) -> None:
+    """Of every command the whole first sentence stands in the list."""
+    assert run([*noun.split(), "--help"]) == 0
+    _, _, listed = capsys.readouterr().out.partition("Commands:")
+    assert listed.count("\n") > 3
+    assert "..." not in listed
+
+
+def test_every_parameter_of_the_tables_exists() -> None:
+    """The tables name parameters that some command has."""
     known = {parameter for entry in COMMANDS.values() for parameter in parameters(entry.load())}
-    assert set(PARAMETERS.values()) <= known
+    assert {*PARAMETERS.values(), *LISTS} <= known
 
 
 def parameters(command: Command) -> set[str]:

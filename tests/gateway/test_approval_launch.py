@@ -211,7 +211,7 @@ async def test_the_inbox_is_watched_from_the_command_line(place: Place, client: 
 
     def look() -> None:
         with on_terminal([str(TYRUM), "approvals", "watch"], environment) as terminal:
-            terminal.wait_for(f"{approval}  pending for operator, until ")
+            terminal.wait_for(f"{approval}  pending, for operator, until ")
             terminal.wait_for("watching; Ctrl-C ends this and resolves nothing")
 
     await asyncio.to_thread(look)

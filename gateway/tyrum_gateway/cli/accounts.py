@@ -242,6 +242,9 @@ def _tokens(found: Sequence[Token], output: Format, names: Mapping[str, str]) ->
     if output is not Format.TEXT:
         emit_all(found, output)
         return
+    if not found:
+        note("there are no such tokens")
+        return
     rows = [
         (
             item.token_id,

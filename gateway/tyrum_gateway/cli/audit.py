@@ -7,20 +7,20 @@ from typing import Annotated
 import typer
 
 from tyrum_gateway.cli.audit_kind import require_known
-from tyrum_gateway.cli.options import LARGEST, Address, Output, StateDir, sub_app
+from tyrum_gateway.cli.options import Address, Output, StateDir, after, sub_app
 from tyrum_gateway.cli.output import Format
 
 app = sub_app("Read, export and verify the audit log.")
 
-After = Annotated[
-    int, typer.Option("--after", metavar="SEQUENCE", min=0, max=LARGEST, help="Only rows after this one.")
-]
+After = Annotated[int, after("Only rows after this one.")]
 
 
 @app.command("list")
 def list_rows(
     *,
-    subject: Annotated[str, typer.Option(metavar="ID", help="Only rows about this id.")] = "",
+    subject: Annotated[
+        str, typer.Option(metavar="ID", help="Only rows about this id, such as turn_… or call_….")
+    ] = "",
     kind: Annotated[
         str,
         typer.Option(
@@ -30,9 +30,7 @@ def list_rows(
     actor: Annotated[
         str, typer.Option(metavar="NAME", help="Only what this principal did, by name or id, or `kernel`.")
     ] = "",
-    after: Annotated[
-        int, typer.Option(metavar="SEQUENCE", min=0, max=LARGEST, help="Only rows after this one.")
-    ] = 0,
+    after: After = 0,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Show at most this many.")] = 50,
     state_dir: StateDir = None,
     address: Address = None,
@@ -59,9 +57,7 @@ def export(
     key: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Also write the public key to this new file.")
     ] = None,
-    after: Annotated[
-        int, typer.Option(metavar="SEQUENCE", min=0, max=LARGEST, help="Only rows after this one.")
-    ] = 0,
+    after: After = 0,
     state_dir: StateDir = None,
     address: Address = None,
 ) -> None:

@@ -76,6 +76,8 @@ async def list_rows(target: Target, chosen: Chosen, output: Format) -> None:
         found.reverse()
     if output is not Format.TEXT:
         emit_all(found, output)
+    elif not found:
+        note("there are no such rows")
     else:
         _print(found, names)
     if token:

@@ -17,7 +17,18 @@ from tyrum.catalog.v1.catalog_pb2 import (
 )
 from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find, flags, reason_of
 from tyrum_gateway.cli.failure import from_reason
-from tyrum_gateway.cli.output import Format, as_json, emit, emit_all, enum_word, fields, heading, say, table
+from tyrum_gateway.cli.output import (
+    Format,
+    as_json,
+    emit,
+    emit_all,
+    enum_word,
+    fields,
+    heading,
+    note,
+    say,
+    table,
+)
 
 __all__ = ["explain", "find", "list_providers", "provider", "providers"]
 
@@ -45,6 +56,9 @@ async def list_providers(target: Target, output: Format) -> None:
         found = await providers(gateway)
     if output is not Format.TEXT:
         emit_all(found, output)
+        return
+    if not found:
+        note("no provider is configured")
         return
     rows = []
     for item in found:

@@ -115,7 +115,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _usage(error: TyperException, arguments: list[str]) -> int:
-    message = error.format_message().replace(": Value error, ", ": ")
+    message = error.format_message().replace(": Value error, ", ": ").replace(": Input should ", ": must ")
     if message.startswith("Usage:"):
         print(message, file=sys.stderr)
         return ExitCode.USAGE

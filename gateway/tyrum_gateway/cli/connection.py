@@ -35,7 +35,7 @@ from tyrum.run.v1.run_pb2_grpc import RunServiceStub
 from tyrum_gateway.cli.failure import ExitCode, Failure, from_reason
 from tyrum_gateway.cli.remote import given, named_file
 from tyrum_gateway.cli.secure import ClientTls, client_tls
-from tyrum_gateway.cli.typed import typed
+from tyrum_gateway.cli.typed import listing, typed
 
 DEADLINE = 15.0
 """Seconds that a unary call may take."""
@@ -272,7 +272,10 @@ def _no_answer(target: Target) -> Unreachable:
 def describe(error: grpc.aio.AioRpcError, target: Target) -> Failure:
     """Turn an error of a call into a failure of the command."""
     if reason := reason_of(error):
-        return from_reason(reason, _typed_wrong(error) or error.details() or reason)
+        failure = from_reason(reason, _typed_wrong(error) or error.details() or reason)
+        if reason == "RESOURCE_NOT_FOUND" and (command := listing()):
+            failure.hint = command + flags(target)
+        return failure
     if error.code() is grpc.StatusCode.UNAVAILABLE:
         return _no_answer(target)
     return Failure(f"the call failed: {error.code().name}: {error.details() or 'no details'}")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tyrum_gateway.cli.options import LARGEST, Address, Output, StateDir, sub_app
+from tyrum_gateway.cli.options import Address, Output, StateDir, after, sub_app
 from tyrum_gateway.cli.output import Format
 
 app = sub_app("Read, export, watch and cancel conversations.")
@@ -58,14 +58,12 @@ def export(
 @app.command()
 def watch(
     conversation: ConversationArgument,
-    after: Annotated[
-        int, typer.Option(metavar="SEQUENCE", min=0, max=LARGEST, help="Last sequence already seen.")
-    ] = 0,
+    after: Annotated[int, after("Number of the last event already seen.")] = 0,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Follow a conversation from a sequence number on, until Ctrl-C."""
+    """Follow a conversation from its beginning, or from an event on, until Ctrl-C."""
     from tyrum_gateway.cli import transcript  # noqa: PLC0415 - imports grpc
 
     asyncio.run(transcript.watch(lambda: transcript.find(state_dir, address), conversation, after, output))

@@ -27,7 +27,7 @@ MEANINGS = {
     ExitCode.OK: "Done.",
     ExitCode.FAILURE: "It failed; also when no gateway answers, or the turn failed or was cancelled.",
     ExitCode.USAGE: "The command line or a value in it is wrong.",
-    ExitCode.CONFIG_INVALID: "The configuration file is invalid.",
+    ExitCode.CONFIG_INVALID: "The configuration file is invalid or cannot be read.",
     ExitCode.NOT_AUTHORIZED: "No valid token, or it lacks the role.",
     ExitCode.APPROVAL_REFUSED: "An approval that the turn needed was denied or expired.",
     ExitCode.PROVIDER_UNAVAILABLE: "A provider is unavailable or was refused by admission.",

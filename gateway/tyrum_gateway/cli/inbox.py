@@ -180,7 +180,7 @@ def _line(approval: Approval) -> None:
     by = f" by {resolver(approval)}" if approval.resolved_by else ""
     until = "" if approval.outcome else f", until {moment(approval.expires_at)}"
     what = shortened(call_line(approval), _WIDTH)
-    state = f"{outcome_word(approval)} for {requester(approval)}{by}{until}"
+    state = f"{outcome_word(approval)}{by}, for {requester(approval)}{until}"
     say(f"{approval.approval_id}  {state}  {what}")
 
 

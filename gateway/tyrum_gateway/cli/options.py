@@ -4,9 +4,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer._click import Context, HelpFormatter
+from typer.core import TyperGroup
 
 from tyrum_gateway.cli.output import Format
 from tyrum_gateway.cli.remote import ClientCommand
+
+_WHOLE = 1000
+"""Characters that no first sentence has."""
 
 LARGEST = (1 << 63) - 1
 """Largest number that a row or an event can have."""
@@ -32,6 +37,31 @@ Address = Annotated[
 Output = Annotated[Format, typer.Option("--output", "-o", help="Form of the output.")]
 
 
+def _checked_sequence(value: int) -> int:
+    if not 0 <= value <= LARGEST:
+        raise typer.BadParameter(f"must be 0 to {LARGEST}")
+    return value
+
+
+def after(meaning: str) -> Any:
+    """Make the option that continues behind a number of a row or an event."""
+    return typer.Option(
+        "--after", metavar="SEQUENCE", callback=_checked_sequence, show_default=False, help=meaning
+    )
+
+
+class _Noun(TyperGroup):
+    """A group whose help says the whole first sentence of every command."""
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write the list of commands."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, command.get_short_help_str(_WHOLE)) for name, command in commands if command]
+            )
+
+
 class _ClientApp(typer.Typer):
     """An app whose commands take what a distant gateway needs, if they take its address."""
 
@@ -44,6 +74,7 @@ def sub_app(summary: str) -> typer.Typer:
     """Make the app of one command or one noun."""
     return _ClientApp(
         help=summary,
+        cls=_Noun,
         add_completion=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},

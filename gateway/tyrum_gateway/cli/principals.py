@@ -30,7 +30,9 @@ class RoleName(StrEnum):
 PrincipalArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name or id, such as prin_….")]
 Roles = Annotated[
     list[RoleName] | None,
-    typer.Option("--role", "-r", metavar="ROLE", help="A role: chat, approver, operator, auditor or admin."),
+    typer.Option(
+        "--role", "-r", metavar="ROLE", help="A role: chat, approver, operator, auditor or admin; repeatable."
+    ),
 ]
 
 
@@ -60,7 +62,12 @@ def create(
     address: Address = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Add a principal; it gets tokens with `tyrum principals tokens issue`."""
+    """Add a principal; it gets tokens with `tyrum principals tokens issue`.
+
+    Roles do not imply each other: chat sends messages and reads its own conversations; approver answers
+    approvals; operator sees providers and all conversations and cancels turns; auditor reads the audit log
+    and all conversations; admin manages principals. Without one a principal can only ask who it is.
+    """
     from tyrum_gateway.cli import accounts  # noqa: PLC0415 - imports grpc
 
     asyncio.run(accounts.create(accounts.find(state_dir, address), name, _names(role), output))
@@ -102,11 +109,11 @@ def issue(
     name: PrincipalArgument,
     *,
     label: Annotated[
-        str, typer.Option("--label", "-l", metavar="TEXT", help="What it is for, for the list. Required.")
+        str, typer.Option("--label", "-l", metavar="TEXT", help="What it is for, as `tokens list` shows it.")
     ],
     expires_in: Annotated[
         str,
-        typer.Option("--expires-in", metavar="TIME", help="How long it works: 60s to 365d, such as 12h."),
+        typer.Option("--expires-in", metavar="DURATION", help="How long it works: 60s to 365d, such as 12h."),
     ] = "90d",
     save: Annotated[
         Path | None,

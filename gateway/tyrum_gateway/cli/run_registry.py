@@ -88,6 +88,8 @@ async def list_runs(target: Target, chosen: Chosen, limit: int, output: Format, 
                 break
     if output is not Format.TEXT:
         emit_all(found, output)
+    elif not found and not totals:
+        note("there are no such runs")
     else:
         table(_HEADERS, [_summary(run) for run in found])
         if totals:

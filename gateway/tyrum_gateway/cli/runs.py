@@ -27,7 +27,7 @@ class State(StrEnum):
 
 
 Conversation = Annotated[
-    str, typer.Option("--conversation", metavar="ID", help="Only those of one conversation.")
+    str, typer.Option("--conversation", "-c", metavar="ID", help="Only those of one conversation.")
 ]
 Principal = Annotated[
     str, typer.Option("--principal", metavar="NAME", help="Only those of one principal, by name or id.")

@@ -57,6 +57,8 @@ async def list_conversations(target: Target, limit: int, output: Format) -> None
                 break
     if output is not Format.TEXT:
         emit_all(found, output)
+    elif not found:
+        note("there are no conversations that you may see")
     else:
         rows = [
             (

@@ -47,3 +47,22 @@ def _shown(parameter: Parameter) -> str:
     if isinstance(parameter, TyperArgument):
         return parameter.metavar or ""
     return max(parameter.opts, key=len)
+
+
+LISTS = {
+    "approval": "approvals list --all",
+    "conversation": "conversations list",
+    "override": "policy overrides list --all",
+    "run": "runs list",
+    "turn": "runs list",
+    "token": "principals tokens list --all",
+    "name": "principals list --all",
+}
+"""Commands that list what a parameter names."""
+
+
+def listing() -> str:
+    """Name the command that lists what the running command was given; empty when it was given nothing so."""
+    context = get_current_context(silent=True)
+    given = context.params if context is not None else {}
+    return next((f"tyrum {command}" for name, command in LISTS.items() if given.get(name)), "")
