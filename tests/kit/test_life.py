@@ -34,6 +34,21 @@ async def test_host_death_ends_the_provider(configured: Started) -> None:
     assert "the host is gone" in configured.log()
 
 
+async def test_host_death_ends_a_provider_that_can_start_no_thread(launch: Callable[..., Started]) -> None:
+    """The lifeline needs nothing more once it has ended, not even a thread."""
+    program = (
+        "import sys, threading\n"
+        "from tests.kit.sample_provider import SampleProvider\n"
+        "from tyrum_provider_kit import run\n"
+        'def refused(self): raise RuntimeError("can\'t start new thread")\n'
+        "threading.Timer.start = refused\n"
+        "sys.exit(run(SampleProvider()))\n"
+    )
+    started = await launch("-c", program).listening()
+    hang_up(started)
+    assert await started.ended() == 0
+
+
 async def test_host_death_ends_a_hanging_provider(sample: Started) -> None:
     """Even when the provider blocks its event loop for ever, it gives itself 4.5 s after its host's end."""
     await sample.configure(mode="hangs_in_shutdown")

@@ -1,6 +1,8 @@
 """Without room for its record nothing executes, and nothing that did is denied."""
 
 import contextlib
+import hashlib
+import os
 import resource
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import psutil
 
 from tests.local_spawn.driver import Provider, new_id, refused, until
 from tests.support.small_disk import mounted
+from tyrum.isolation.v1 import isolation_pb2 as pb
 
 MIB = 1024 * 1024
 
@@ -42,6 +45,30 @@ async def test_a_command_whose_record_cannot_be_written_does_not_run(tmp_path: P
         assert not ran.exists()
         assert (await provider.run(spec)).exit_code == 0
         assert ran.exists()
+
+
+async def test_a_disk_that_gets_full_costs_output_and_never_the_outcome(tmp_path: Path) -> None:
+    """What is spooled makes room for the record; where that is not enough, the evidence stays out of it."""
+    with mounted(tmp_path / "state", 8) as disk:
+        async with Provider.started(tmp_path) as provider:
+            for number, room in enumerate((384 * 1024, 0) if disk.mounted else (0,)):
+                go = provider.workspace / f"go{number}"
+                script = f"while [ ! -e {go} ]; do sleep 0.01; done; head -c 300000 /dev/zero; exit 3"
+                process = await provider.start(provider.shell(script))
+                if disk.mounted:
+                    disk.fill(provider.runs)
+                    ballast = disk.path / "ballast"
+                    os.truncate(ballast, ballast.stat().st_size - room)
+                else:
+                    _limit(provider, 4096)
+                go.touch()
+                result = (await provider.wait(process)).result
+                disk.free()
+                assert (result.cause, result.exit_code) == (pb.END_CAUSE_EXITED, 3)
+                assert result.stdout.sha256 == hashlib.sha256(bytes(300_000)).hexdigest()
+                assert (result.stdout.total_bytes, result.stdout.dropped_bytes) == (300_000, 300_000)
+                kept = len(result.stdout.head) + len(result.stdout.tail)
+                assert kept == (2 * 128 * 1024 if room else 0)
 
 
 async def test_a_full_disk_refuses_starts_and_keeps_what_it_has(tmp_path: Path) -> None:

@@ -5,14 +5,20 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tyrum_local_spawn.supervision.record import EVIDENCE_BYTES
 from tyrum_local_spawn.supervision.spool import MIN_SPOOL_BYTES, Layout, Spool, read_piece
 
 
-@settings(database=None, max_examples=60, deadline=None)
+@settings(
+    database=None,
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
 @given(
     cap=st.just(MIN_SPOOL_BYTES),
     sizes=st.lists(st.integers(1, 3 * MIN_SPOOL_BYTES // 2), max_size=6),

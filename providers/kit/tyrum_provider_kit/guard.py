@@ -2,7 +2,7 @@
 
 Invariants: without the bearer nothing but Handshake and health answers; no exception text reaches the wire;
 every error carries one ErrorInfo, undecodable requests and unknown methods included. Requests are parsed and
-responses serialised in here, because gRPC would answer a failure of either without any detail.
+single responses serialised in here, because gRPC would answer a failure of either without any detail.
 """
 
 import asyncio

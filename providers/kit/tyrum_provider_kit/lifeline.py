@@ -71,7 +71,8 @@ def read_token(descriptor: int, deadline: float = TOKEN_DEADLINE) -> bytes:
 def watch(descriptor: int, *, on_end: Callable[[], None], before_exit: Callable[[], None]) -> None:
     """Watch the lifeline in a thread: at its end call `on_end`, and leave no later than the hard exit.
 
-    Both callbacks run in that thread; `before_exit` cleans up what a hard exit would leave behind.
+    Both callbacks run in that thread. `on_end` must not wait; `before_exit` cleans up what a hard exit would
+    leave behind.
     """
 
     def wait_for_end() -> None:
@@ -80,26 +81,29 @@ def watch(descriptor: int, *, on_end: Callable[[], None], before_exit: Callable[
                 pass  # nothing but the token line is ever expected
         except OSError as error:
             _log.warning("the lifeline broke: %s", error)
-        exit_hard_after(EXIT_AFTER_EOF, before_exit)
-        on_end()
+        try:
+            on_end()
+        finally:  # waited for here: another thread might not be had
+            time.sleep(EXIT_AFTER_EOF)
+            _leave(EXIT_AFTER_EOF, before_exit)
 
     threading.Thread(target=wait_for_end, name="lifeline", daemon=True).start()
 
 
 def exit_hard_after(seconds: float, before_exit: Callable[[], None]) -> None:
     """End the process unconditionally after `seconds`, unless it has ended by then."""
-
-    def leave() -> None:
-        before_exit()
-        # Not through logging: whoever hangs may hold its lock, and the reader of the log may be gone.
-        with contextlib.suppress(OSError):
-            os.set_blocking(2, False)
-            os.write(2, _farewell(seconds))
-        os._exit(HARD_EXIT_STATUS)
-
-    timer = threading.Timer(seconds, leave)
+    timer = threading.Timer(seconds, _leave, (seconds, before_exit))
     timer.daemon = True
     timer.start()
+
+
+def _leave(seconds: float, before_exit: Callable[[], None]) -> None:
+    before_exit()
+    # Not through logging: whoever hangs may hold its lock, and the reader of the log may be gone.
+    with contextlib.suppress(OSError):
+        os.set_blocking(2, False)
+        os.write(2, _farewell(seconds))
+    os._exit(HARD_EXIT_STATUS)
 
 
 def _farewell(seconds: float) -> bytes:

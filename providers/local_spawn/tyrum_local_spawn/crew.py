@@ -99,7 +99,10 @@ class Crew:
             if self._stopping:
                 raise Broken("the spawner is not running")
             return None
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        except OSError as error:  # no descriptor is left
+            raise Broken(f"no supervisor can be reached: {error.strerror}") from error
         link = SupervisorLink(ours, on_end)
         with theirs:
             link.give(order)

@@ -79,6 +79,11 @@ class SupervisorLink:
         self._ended = False
         self._loop.add_reader(channel, self._receive)
 
+    @property
+    def open(self) -> bool:
+        """Whether the conversation goes on."""
+        return not self._gone
+
     def give(self, order: Order) -> None:
         """Send the order; it waits in the socket until a supervisor takes the other end."""
         self._send(Kind.START, to_head(order), order.stdin)

@@ -122,7 +122,7 @@ class Register:
         """Record in memory how a run ended, as its durable record says."""
         size = sum(len(part) for stream in (end.stdout, end.stderr) for part in (stream.head, stream.tail))
         run.started_at_ns = run.started_at_ns or end.started_at_ns
-        run.end = end if size <= _SMALL_EVIDENCE_BYTES else _without_evidence(end)
+        run.end = end if size <= _SMALL_EVIDENCE_BYTES else end.without_evidence()
         run.link = None
         run.begun.set()
         run.settled.set()
@@ -291,12 +291,15 @@ class Register:
         await self._remove(run)
 
     async def _remove(self, run: Run) -> None:
-        """Remove the record of a run, and remember that there was one: it must not be denied."""
+        """Remove the record of a run, and remember that there was one: it must not be denied.
+
+        Forgotten before, because nobody may look for what is leaving, even when this caller leaves meanwhile.
+        """
         self._gone[run.operation_id] = None
         while len(self._gone) > _REMEMBERED:
             del self._gone[next(iter(self._gone))]
-        await asyncio.to_thread(self._store.release, run.operation_id)
         self.forget(run)
+        await asyncio.to_thread(self._store.release, run.operation_id)
 
     async def sweep(self) -> None:
         """Release what is older than the retention."""
@@ -313,7 +316,7 @@ class Register:
         """Return a run as of now, with the evidence that is kept on disk only.
 
         Raises:
-            Failure: its record is damaged, or was released meanwhile.
+            Failure: its record is damaged, cannot be read now, or was released meanwhile.
         """
         view = run.view()
         if view.end is None or not _lacks_evidence(view.end):
@@ -323,16 +326,10 @@ class Register:
         except (DamagedRecord, OSError) as error:
             if self._runs.get(run.operation_id) is not run:  # released while it was read
                 raise Unknown("no such process", {"process_id": run.process_id}) from error
+            if isinstance(error, OSError):  # such as no free descriptor: it says nothing about the record
+                raise Broken(f"the record cannot be read: {error.strerror}") from error
             self._damage[run.operation_id] = run.damage = str(error)
             raise Damaged("the record of the operation is damaged") from error
-
-
-def _without_evidence(end: ExitRecord) -> ExitRecord:
-    return replace(
-        end,
-        stdout=replace(end.stdout, head=b"", tail=b""),
-        stderr=replace(end.stderr, head=b"", tail=b""),
-    )
 
 
 def _lacks_evidence(end: ExitRecord) -> bool:

@@ -33,6 +33,9 @@ _FULL_SECONDS: Final = 0.005
 _SOFT_END_SECONDS: Final = 1.0
 _HARD_END_SECONDS: Final = 0.6
 _SWEEP_SECONDS: Final = 3600.0
+_OVERDUE_SECONDS: Final = 45.0
+"""How long after its limit, or its cancellation, a run has ended whatever grace was given: its supervisor is
+ended then, because something holds it up."""
 
 _log = logging.getLogger(__name__)
 
@@ -109,20 +112,33 @@ class Runs:
     async def _live(self, run: Run, order: Order, link: SupervisorLink | None) -> None:
         """Take a run from its order to its end."""
         try:
-            await self._see_begun(run, order, link)
+            try:
+                await self._see_begun(run, order, link)
+            finally:
+                run.begun.set()
+            await self._see_over(run, order)
         except Failure as failure:
             run.failure = failure
-            return
-        finally:
-            run.begun.set()
-        try:
+        except Exception:
+            # Nobody watches it any more: the closed link ends it, and the disk answers who asks.
+            run.failure = Broken("the run could not be watched")
             if run.link is not None:
-                await run.link.over()
-            if run.running:
-                run.kill_leader()
-                await self.register.settle(run)
+                run.link.close()
+            self.register.forget(run)
+            raise
         finally:
             run.let_go()
+
+    async def _see_over(self, run: Run, order: Order) -> None:
+        if run.link is not None:
+            try:
+                async with asyncio.timeout(order.wall_time + _OVERDUE_SECONDS):
+                    await run.link.over()
+            except TimeoutError:
+                _hang_up(run.link)
+        if run.running:
+            run.kill_leader()
+            await self.register.settle(run)
 
     async def _see_begun(self, run: Run, order: Order, link: SupervisorLink | None) -> None:
         outcome = await self._outcome(run, order, link)
@@ -184,6 +200,7 @@ class Runs:
         run = await self.register.find(process_id)
         if run.link is not None:
             run.link.cancel(Cause.CANCELLED, grace)
+            asyncio.get_running_loop().call_later(_OVERDUE_SECONDS, _hang_up, run.link)
         return run.view()
 
     def keep_watch(self) -> None:
@@ -227,3 +244,10 @@ class Runs:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) and not isinstance(error, Failure):
             _log.error("work on a run failed", exc_info=error)
+
+
+def _hang_up(link: SupervisorLink) -> None:
+    """Stop waiting for a supervisor that does not end its run: what it leaves is settled without it."""
+    if link.open:
+        _log.error("a supervisor does not end its run, and is ended")
+        link.close()

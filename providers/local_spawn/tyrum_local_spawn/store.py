@@ -12,6 +12,7 @@ import re
 import secrets
 import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -88,7 +89,7 @@ class Store:
         """
         self.runs.mkdir(mode=0o700, exist_ok=True)
         fd = os.open(self._state_dir / "provider.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        if not _locked_within(fd, _OWNER_SECONDS):
+        if not _locked(fd, time.monotonic() + _OWNER_SECONDS):
             os.close(fd)
             raise Broken("another provider process holds the state directory")
         self._lock_fd = fd
@@ -144,33 +145,34 @@ class Store:
                 idle.rename(self.runs / journal.operation_id)
 
     def scan(self) -> list[Found]:
-        """Judge every record; runs without an end are settled first, as `settle` does."""
-        return [self.load(operation_id) for operation_id in self._operations()]
+        """Judge every record; all runs without an end together get the time that `load` gives one."""
+        until = time.monotonic() + _OWNER_SECONDS
+        return [self.load(operation_id, until) for operation_id in self._operations()]
 
-    def load(self, operation_id: OperationId) -> Found:
-        """Judge one record. A run whose supervisor is gone without an exit record is settled as LOST."""
+    def load(self, operation_id: OperationId, until: float | None = None) -> Found:
+        """Judge one record. A run whose supervisor is gone without an exit record is settled as LOST.
+
+        One that is still there has until then, on the monotonic clock, or for some seconds, and is ended.
+        """
         try:
             found = self._read(operation_id)
             if isinstance(found, RunRecord) and found.exit is None:
-                return RunRecord(found.journal, self.settle(operation_id))
+                end = self._settle(operation_id, until or time.monotonic() + _OWNER_SECONDS)
+                return RunRecord(found.journal, end)
         except DamagedRecord as error:
             return Damage(operation_id, str(error))
         except OSError as error:
             return Damage(operation_id, f"cannot be read: {error.strerror}")
         return found
 
-    def settle(self, operation_id: OperationId) -> ExitRecord:
-        """Wait for the supervisor to be gone and return the run's end, recording LOST when it left none.
-
-        Raises:
-            DamagedRecord: a record does not check.
-        """
+    def _settle(self, operation_id: OperationId, until: float) -> ExitRecord:
+        """Wait for the supervisor to be gone and return the run's end, recording LOST when it left none."""
         directory = self.runs / operation_id
         fd = os.open(directory / JOURNAL, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            if not _locked_within(fd, _OWNER_SECONDS):
+            if not _locked(fd, until):
                 _kill_holder(fd, decode_journal((directory / JOURNAL).read_bytes()).supervisor_pid)
-                if not _locked_within(fd, _OWNER_SECONDS):
+                if not _locked(fd, time.monotonic() + _OWNER_SECONDS):
                     raise DamagedRecord("the run's supervisor neither ends nor can be ended")
             found = self._read(operation_id)
             if not isinstance(found, RunRecord):
@@ -186,10 +188,10 @@ class Store:
     def entomb(self, operation_id: OperationId) -> Tombstone | None:
         """Record durably that an operation will never start; None when it has a record already."""
         tombstone = Tombstone(operation_id, time.time_ns())
-        making = self.runs / f"{_UNOWNED}tombstone-{operation_id}"
-        making.mkdir(mode=0o700, exist_ok=True)
-        _write_durably(making / TOMBSTONE, encode_tombstone(tombstone))
+        # Of its own name: a caller who has left may still be making another.
+        making = Path(tempfile.mkdtemp(prefix=f"{_UNOWNED}tombstone-", dir=self.runs))
         try:
+            _write_durably(making / TOMBSTONE, encode_tombstone(tombstone))
             making.rename(self.runs / operation_id)
         except OSError:
             _remove(making)
@@ -347,13 +349,13 @@ def _kill_holder(journal_fd: int, pid: int) -> None:
         os.close(pidfd)
 
 
-def _locked_within(fd: int, seconds: float) -> bool:
-    end = time.monotonic() + seconds
+def _locked(fd: int, until: float) -> bool:
+    """Lock a file, or tell that it cannot be had until then; it is tried once in any case."""
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if time.monotonic() >= end:
+            if time.monotonic() >= until:
                 return False
             time.sleep(_POLL_SECONDS)
         else:

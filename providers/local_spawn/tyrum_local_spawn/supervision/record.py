@@ -8,7 +8,7 @@ of its preallocated file may follow. A record that does not check is never read 
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -108,6 +108,14 @@ class ExitRecord:
     def spooled_bytes(self) -> int:
         """Disk space that the spools take."""
         return sum(min(stream.stored_bytes, stream.spool_bytes) for stream in (self.stdout, self.stderr))
+
+    def without_evidence(self) -> "ExitRecord":
+        """Return it without the bytes of both streams; totals and digests stay."""
+        return replace(
+            self,
+            stdout=replace(self.stdout, head=b"", tail=b""),
+            stderr=replace(self.stderr, head=b"", tail=b""),
+        )
 
 
 @dataclass(frozen=True, slots=True)

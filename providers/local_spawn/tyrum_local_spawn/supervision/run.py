@@ -22,6 +22,7 @@ from tyrum_local_spawn.supervision.frames import MAX_CHUNK_BYTES, Frame, FrameEr
 from tyrum_local_spawn.supervision.order import Order
 from tyrum_local_spawn.supervision.pipes import OutputPipe, Wanted
 from tyrum_local_spawn.supervision.record import Cause, ExitRecord
+from tyrum_local_spawn.supervision.workplace import Workplace
 
 SHORT_SECONDS: Final = 0.005
 """How long a command runs before its start is announced; the end of a shorter one says everything."""
@@ -94,8 +95,20 @@ class Run:
         for stream in self._streams:
             stream.drain(self._buffer)
 
-    def record(self) -> ExitRecord:
-        """Return how the run ended."""
+    def conclude(self, workplace: Workplace) -> bytes:
+        """Record how the run ended, and return the record's bytes.
+
+        On a full disk the spools make room for it, and if that is not enough the evidence stays out.
+        """
+        with contextlib.suppress(OSError):
+            return workplace.conclude(self._record())
+        for stream in self._streams:
+            stream.spool.give_up()
+        with contextlib.suppress(OSError):
+            return workplace.conclude(self._record())
+        return workplace.conclude(self._record().without_evidence())
+
+    def _record(self) -> ExitRecord:
         if self._status is None:
             self._ended = time.monotonic()
         code, number = self._status or (None, None)

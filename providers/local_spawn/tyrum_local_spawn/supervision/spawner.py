@@ -25,7 +25,7 @@ _REFILL_SECONDS: Final = 0.03
 _ENDED_SECONDS: Final = 0.004
 """How long it waits once all of them have ended, so that it does not slow the answers either."""
 _RETRY_SECONDS: Final = 0.5
-"""How long refilling waits after an idle supervisor failed, so that a full disk makes no fork storm."""
+"""How long refilling waits after a fork or an idle supervisor failed, so that neither makes a storm."""
 _LEAVE_SECONDS: Final = 60.0
 
 
@@ -81,8 +81,12 @@ class _Spawner:
         patient = self._failing or missing < IDLE_SUPERVISORS - 1
         if patient and time.monotonic() < self._refill_at:
             return
+        try:
+            pid = os.fork()
+        except OSError:  # no process or memory is left for now
+            self._fail()
+            return
         self._failing = False
-        pid = os.fork()
         if pid == 0:
             os.close(self._taken_read)
             os.close(self._wakeup_read)
@@ -118,10 +122,13 @@ class _Spawner:
                 self._refill_at = min(self._refill_at, time.monotonic() + _ENDED_SECONDS)
         if pid in self._idle:  # it ended without having had an order
             self._idle.discard(pid)
-            self._failing = True
-            self._refill_at = time.monotonic() + _RETRY_SECONDS
+            self._fail()
             with contextlib.suppress(OSError):
                 _remove_idle_directory(self._runs_fd, pid)
+
+    def _fail(self) -> None:
+        self._failing = True
+        self._refill_at = time.monotonic() + _RETRY_SECONDS
 
     def _leave(self) -> None:
         """Wait for the supervisors, who have noticed themselves, and clean up behind killed ones."""

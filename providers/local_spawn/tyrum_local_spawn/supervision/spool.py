@@ -4,6 +4,7 @@ The spool file holds the first quarter of its cap as they came, the rest is a ri
 Whatever happens to the file, counting and hashing go on and the command is never held up.
 """
 
+import contextlib
 import hashlib
 import os
 from dataclasses import dataclass
@@ -112,6 +113,14 @@ class Spool:
                 self._broken = True
                 self._stored = min(self._stored, self._cap // 4)
         self.total += len(data)
+
+    def give_up(self) -> None:
+        """Drop everything that is stored, so that its room is free for the record; the evidence stays."""
+        self._broken = True
+        self._stored = 0
+        if self._fd is not None:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, 0)
 
     def read(self, offset: int, limit: int) -> Piece:
         """Read back at most `limit` bytes at or after `offset`, which is at most `total`."""

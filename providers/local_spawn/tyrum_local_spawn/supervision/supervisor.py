@@ -211,7 +211,7 @@ class _Supervisor:
             self._pool.leave,
         )
         run.loop()
-        data = self._workplace.conclude(run.record())
+        data = run.conclude(self._workplace)
         run.farewell(pack(Kind.ENDED, {}, data))
         if not run.announced:
             self._pool.leave()

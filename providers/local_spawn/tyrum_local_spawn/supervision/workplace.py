@@ -73,9 +73,17 @@ class Workplace:
         self._name = operation_id
 
     def conclude(self, record: ExitRecord) -> bytes:
-        """Make the exit record durable and return its bytes."""
+        """Make the exit record durable and return its bytes; after a failure it can be called again.
+
+        Raises:
+            OSError: there is no room for it, which one without evidence always has.
+        """
         data = encode_exit(record)
-        _write(self._exit_fd, data)
+        try:
+            _write(self._exit_fd, data.ljust(RECORD_BYTES, b"\0"))
+        except OSError:
+            os.ftruncate(self._exit_fd, RECORD_BYTES)  # nothing of it may follow a shorter one
+            raise
         os.rename(EXIT_PENDING, EXIT, src_dir_fd=self.fd, dst_dir_fd=self.fd)
         return data
 

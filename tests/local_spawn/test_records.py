@@ -1,0 +1,159 @@
+"""Records between callers who leave, descriptors that run out and supervisors that are held up."""
+
+import asyncio
+import contextlib
+import os
+import resource
+import shutil
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.local_spawn.driver import Provider, context, limits, new_id, until
+from tyrum.isolation.v1 import isolation_pb2 as pb
+from tyrum_local_spawn.convert import read_start
+from tyrum_local_spawn.crew import Crew
+from tyrum_local_spawn.failures import Broken, Unknown
+from tyrum_local_spawn.ids import OperationId, ProcessId
+from tyrum_local_spawn.runs import Runs
+from tyrum_local_spawn.settings import read_settings
+from tyrum_local_spawn.store import Store
+from tyrum_local_spawn.supervision.record import Cause, Tombstone
+
+
+class Place:
+    """The provider without its wire: records, runs and spawner in this process."""
+
+    def __init__(self, root: Path) -> None:
+        self.provider = Provider(root)
+        for directory in (self.provider.state_dir, self.provider.workspace):
+            directory.mkdir(mode=0o700)
+        self.store = Store(self.provider.state_dir)
+        self.crew = Crew(self.store.runs)
+        self.runs = Runs(self.store, self.crew, read_settings({}))
+
+    async def begun(self, script: str, *, linger: float, wall: float = 60) -> ProcessId:
+        """Run a script."""
+        request = pb.StartProcessRequest(
+            context=context(),
+            operation_id=new_id("op"),
+            process_id=new_id("proc"),
+            spec=self.provider.shell(script, limits=limits(wall=wall)),
+        )
+        view = await self.runs.begun(self.runs.begin(read_start(request)), linger)
+        return view.process_id
+
+
+@pytest_asyncio.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    """Give a place that takes starts, and end what it runs."""
+    place = Place(tmp_path)
+    place.store.open()
+    await place.runs.load()
+    await place.crew.start()
+    yield place
+    await place.runs.shutdown(0)
+    await place.crew.stop()
+    place.store.close()
+
+
+@contextlib.contextmanager
+def no_descriptor() -> Iterator[None]:
+    """Leave this process no free descriptor for the length of the block."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with open(os.devnull, "rb") as lowest:  # noqa: PTH123 - its number is the lowest that is free
+        free = lowest.fileno()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_a_shortage_of_descriptors_damages_nothing(place: Place) -> None:
+    """What cannot be opened for a while is answered as soon as it can, and nothing is taken for damage."""
+    process = await place.begun("head -c 100000 /dev/zero", linger=30)
+    with no_descriptor():
+        with pytest.raises(Broken, match="open files"):
+            await place.runs.register.view(process)
+        with pytest.raises(Broken, match="open files"):
+            await place.begun("exit 0", linger=0)
+    assert place.runs.register.damage == {}
+    view = await place.runs.register.view(process)
+    assert view.end is not None
+    assert len(view.end.stdout.head) + len(view.end.stdout.tail) == 100_000
+
+
+async def test_leaving_a_release_damages_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller who leaves while a record is removed leaves no run behind whose record is gone."""
+    process = await place.begun("head -c 100000 /dev/zero", linger=30)
+    removing, go_on, remove = threading.Event(), threading.Event(), shutil.rmtree
+
+    def slowly(path: Path, *, ignore_errors: bool) -> None:
+        removing.set()
+        go_on.wait(30)
+        remove(path, ignore_errors=ignore_errors)
+
+    monkeypatch.setattr(shutil, "rmtree", slowly)
+    release = asyncio.create_task(place.runs.register.release(process))
+    await until(removing.is_set, "the removal")
+    release.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await release
+    with pytest.raises(Unknown):
+        await place.runs.register.view(process)
+    go_on.set()
+    assert place.runs.register.damage == {}
+
+
+async def test_two_callers_seal_an_operation_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller who left while the promise was written, and one who asks again, do not spoil each other's."""
+    store, operation = Store(tmp_path), OperationId(new_id("op"))
+    store.open()
+    writing, go_on, sync = threading.Event(), threading.Event(), os.fsync
+
+    def slowly(descriptor: int) -> None:
+        if not writing.is_set():
+            writing.set()
+            go_on.wait(30)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slowly)
+    first = asyncio.create_task(asyncio.to_thread(store.entomb, operation))
+    await until(writing.is_set, "the first promise")
+    second = await asyncio.to_thread(store.entomb, operation)
+    go_on.set()
+    assert await first is None
+    assert isinstance(second, Tombstone)
+    assert store.load(operation) == second
+    assert [path.name for path in store.runs.iterdir()] == [operation]
+    store.close()
+
+
+async def test_commands_that_stop_their_supervisors_are_ended(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a limit nor a cancellation waits for a supervisor that something holds up: the run is LOST."""
+    monkeypatch.setattr("tyrum_local_spawn.runs._OVERDUE_SECONDS", 0.2)
+    monkeypatch.setattr("tyrum_local_spawn.store._OWNER_SECONDS", 0.2)
+    notes = [place.provider.workspace / name for name in ("limited", "cancelled")]
+    limited, cancelled = [
+        await place.begun(
+            f"echo $$ > {note}.new; sleep 0.1; kill -STOP $PPID; mv {note}.new {note}; exec sleep 60",
+            linger=0,
+            wall=wall,
+        )
+        for note, wall in zip(notes, (3, 60), strict=True)
+    ]
+    await until(lambda: all(note.exists() for note in notes), "the commands")
+    await place.runs.cancel(cancelled, 0)
+    for process in (cancelled, limited):
+        view = await place.runs.register.wait(process, 30)
+        assert view.end is not None
+        assert view.end.cause is Cause.LOST
+    leaders = [Path("/proc", note.read_text("ascii").strip()) for note in notes]
+    await until(lambda: not any(leader.exists() for leader in leaders), "the commands' end")
+    assert place.runs.register.running == 0
