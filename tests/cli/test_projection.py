@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tyrum.chat.v1.chat_pb2 import Delta, Gap, Partial, StreamItem
@@ -72,6 +72,7 @@ def test_deltas_are_shown_at_once_and_not_again_with_the_message() -> None:
     assert text_of(view, [message(2, "Hello, world")]) == "ld"
 
 
+@settings(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(st.text(max_size=60), st.randoms(use_true_random=False))
 def test_text_is_shown_exactly_once_whatever_the_stream_lost(text: str, chance: random.Random) -> None:
     """Deltas dropped, repeated or cut at any byte border between characters never change the shown text."""

@@ -3,7 +3,7 @@
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tyrum_gateway.cli.projection import Notice, Text
@@ -29,6 +29,7 @@ def test_control_characters_become_escapes(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
+@settings(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(st.text())
 def test_nothing_a_terminal_obeys_gets_through(text: str) -> None:
     """Whatever the text, what is printed holds no control character but line feed and tab."""

@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.config.files import MINIMAL, QUICKSTART, lines, load
@@ -79,6 +79,7 @@ def test_a_missing_script_is_placed(tmp_path: Path) -> None:
     assert lines(tmp_path, text) == ["3:37: models.offline.script: this file does not exist"]
 
 
+@settings(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 999_999_999), st.sampled_from([("ms", 0.001), ("s", 1), ("m", 60), ("h", 3600)]))
 def test_durations_parse(number: int, unit: tuple[str, float]) -> None:
     """A whole number with a unit is that duration."""

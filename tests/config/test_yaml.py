@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.config.files import MINIMAL, lines, problems
@@ -166,6 +166,7 @@ def test_what_is_refused_is_refused_once(tmp_path: Path) -> None:
     ]
 
 
+@settings(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(
     st.binary(max_size=200) | st.text(alphabet="ab:-#&*!|>'\"[]{},?%@`<$ \n\t0~", max_size=60).map(str.encode)
 )

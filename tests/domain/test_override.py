@@ -37,7 +37,7 @@ from tyrum_gateway.domain.policy import (
 )
 from tyrum_gateway.domain.policy import Override as InForce
 
-PATIENT = settings(suppress_health_check=SLOW, deadline=None)
+PATIENT = settings(suppress_health_check=SLOW, deadline=None, derandomize=True, database=None)
 OVERRIDE = fresh(OverrideId)
 SUBJECT = Subject('{"workspace":{"path":"/work"}}', "touch")
 TEXT = "touch a"

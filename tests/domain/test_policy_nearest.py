@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tyrum_gateway.domain.policy import (
@@ -156,6 +156,7 @@ CALLS = st.builds(
 )
 
 
+@settings(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(CALLS, st.lists(RULES, max_size=3))
 def test_a_miss_never_names_a_rule_that_matches(target: Target, rules: list[Rule]) -> None:
     """Whatever the rules: a miss is found only where none matches, and always says something."""

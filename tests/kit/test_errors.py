@@ -2,7 +2,7 @@
 
 import pytest
 from google.rpc import error_details_pb2, status_pb2
-from hypothesis import example, given
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.support import contract_comments
@@ -63,6 +63,7 @@ def test_field_errors_name_the_field_twice() -> None:
 
 
 @example("no", {str(number): "x" * 9000 for number in range(20)})
+@settings(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(st.text(), st.dictionaries(st.text(), st.text(min_size=0, max_size=9000), max_size=20))
 def test_errors_always_fit_into_trailers(message: str, metadata: dict[str, str]) -> None:
     """No message and no metadata makes an error too large for gRPC's trailers."""
@@ -71,6 +72,7 @@ def test_errors_always_fit_into_trailers(message: str, metadata: dict[str, str])
     assert len(status.SerializeToString()) < 5500
 
 
+@settings(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(st.text(), st.integers(min_value=3, max_value=40))
 def test_clipping_keeps_whole_characters(text: str, limit: int) -> None:
     """Clipped text is valid, within its limit, and unchanged when it fits."""

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tyrum_provider_kit.schema import Violation, check_schema, clipped, parse_config, violations
@@ -92,6 +92,7 @@ _json = st.recursive(
 )
 
 
+@settings(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(st.dictionaries(st.sampled_from([*SCHEMA["properties"], "x", "y"]), _json, max_size=5))
 def test_no_value_is_ever_repeated(config: dict[str, Any]) -> None:
     """Whatever the configuration, no value of it stands in a finding, and all texts keep their limits."""
@@ -152,6 +153,7 @@ def test_what_is_not_one_plain_object_is_refused(config: bytes) -> None:
         parse_config(config)
 
 
+@settings(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(st.dictionaries(st.text(), _json))
 def test_every_json_object_is_parsed(config: dict[str, Any]) -> None:
     """What any JSON writer produces comes back unchanged."""
