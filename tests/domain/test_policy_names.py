@@ -22,6 +22,7 @@ from tyrum_gateway.domain.policy import Decision, Effect, Rule, Target, injects,
         "x86_64-linux-gnu-nm", "gpg", "emacs-nox", "mariadb", "pdb3.11", "yt-dlp",
         "npm-cli.js", "/usr/share/nodejs/npm/bin/npx-cli.js", "pnpm.cjs", "git-shell", "git-upload-pack",
         "cargo-nextest", "pydoc3.11", "javac", "debconf", "gpgtar", "opt-14", "mkfs", "gcore", "zless",
+        "gnuplot-qt", "php-fpm8.2", "python3-dbg", "node-gyp",
     ],
 )  # fmt: skip
 def test_programs_that_start_others_are_known(program: str) -> None:
@@ -46,6 +47,7 @@ def test_programs_that_start_others_are_known(program: str) -> None:
         "id",
         "uname",
         "app.js",
+        "dc-rover",
         "clang-format",
         "gpgv",
     ],

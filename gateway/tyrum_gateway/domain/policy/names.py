@@ -73,6 +73,9 @@ _WITH_A_WAY_OUT = """
 
 _STARTS_OTHERS = _words(_SHELLS, _INTERPRETERS, _WRAPPERS, _WITH_A_WAY_OUT)
 
+_LANGUAGES = frozenset(name for name in _words(_SHELLS, _INTERPRETERS) if len(name) > 2)
+"""Names that a builder's or a part's name may follow: `gnuplot-qt`, `php-fpm8.2`, `python3-dbg`."""
+
 _VERSION = re.compile(r"[-.]?[0-9]+([.-][0-9]+)*[a-z]?$")
 """At the end of a name: `python3.11`, `perl5.36.0`, `gcc-12`, `awk2`."""
 
@@ -130,7 +133,8 @@ def starts_others(program: str) -> bool:
     name = _TRIPLET.sub("", full)
     stem = name.partition(".")[0]
     candidates = {name, stem, _VERSION.sub("", name), _VERSION.sub("", stem), _OF_NODE.sub("", name)}
-    return full.startswith(_FAMILIES) or not candidates.isdisjoint(_STARTS_OTHERS)
+    language = _VERSION.sub("", name.partition("-")[0])
+    return full.startswith(_FAMILIES) or language in _LANGUAGES or not candidates.isdisjoint(_STARTS_OTHERS)
 
 
 def called_by_its_name(program: str, argv0: str) -> bool:
