@@ -71,6 +71,12 @@ async def serving(directory: Path) -> AsyncIterator[tuple[Path, GatewayServer]]:
             await running.stop(0)
 
 
+def options(**others: int) -> tuple[tuple[str, int], ...]:
+    """The server's options, some of them with another value."""
+    assert others.keys() <= dict(server._OPTIONS).keys()
+    return tuple((key, others.get(key, value)) for key, value in server._OPTIONS)
+
+
 async def begun(stub: Any, service: str = "") -> Any:
     """Begin a watch, and see that it is one."""
     watch = stub.Watch(health_pb2.HealthCheckRequest(service=service), timeout=DEADLINE)
@@ -196,15 +202,24 @@ def test_addresses_leave_half_of_the_descriptors(monkeypatch: pytest.MonkeyPatch
         assert server._most_connections(3) == most
 
 
+async def test_who_connects_and_says_nothing_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that does not begin to speak soon is closed, and leaves its place to others."""
+    monkeypatch.setattr(server, "_OPTIONS", options(**{"grpc.server_handshake_timeout_ms": 50}))
+    async with listening(tmp_path) as path, asyncio.timeout(DEADLINE):
+        reader, writer = await asyncio.open_unix_connection(path)
+        while await reader.read(1024):
+            pass  # until it is closed
+        writer.close()
+
+
 async def test_connections_are_bounded_in_calls_and_in_idleness(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server states how many calls a connection may have open, and closes one that has none."""
-    shorter = tuple(
-        (key, 50 if key == "grpc.max_connection_idle_ms" else value) for key, value in server._OPTIONS
-    )
-    assert shorter != server._OPTIONS
-    monkeypatch.setattr(server, "_OPTIONS", shorter)
+    once = {"grpc.max_connection_idle_ms": 50, "grpc.server_handshake_timeout_ms": server.IDLE_MILLISECONDS}
+    monkeypatch.setattr(server, "_OPTIONS", options(**once))
     async with listening(tmp_path) as path, asyncio.timeout(DEADLINE):
         # Nothing is written: who writes to a connection that is closed already may lose what came before.
         reader, writer = await asyncio.open_unix_connection(path)

@@ -45,11 +45,15 @@ MOST_CONNECTIONS = 1024
 """Connections that one address may have open, at most; what is more is closed as it comes. All addresses
 together take at most half of the process's descriptors: the rest is for the database and the providers."""
 
+HANDSHAKE_MILLISECONDS = 20_000
+"""How long a connection may take to become one, of TLS and of HTTP/2: who says nothing keeps no place."""
+
 _OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_LIMIT),
     ("grpc.max_send_message_length", MESSAGE_LIMIT),
     ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION),
     ("grpc.max_connection_idle_ms", IDLE_MILLISECONDS),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_MILLISECONDS),
     ("grpc.so_reuseport", 0),
 )
 _SOCKET_UMASK = 0o177
