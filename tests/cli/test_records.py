@@ -242,7 +242,7 @@ def test_a_run_is_shown_with_everything_it_had(place: Place, tyrum: Tyrum) -> No
     assert row.endswith(shlex.join([target["program"], *target["argv"][1:]]))
     code, _, err = tyrum("runs", "show", f"run_{'0' * 26}")
     assert code == 1
-    assert "unknown" in err
+    assert f"error: unknown run `run_{'0' * 26}`\n" in err
 
 
 def test_resolved_approvals_are_listed_with_their_answers(place: Place, tyrum: Tyrum) -> None:

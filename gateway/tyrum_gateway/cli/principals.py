@@ -64,9 +64,10 @@ def create(
 ) -> None:
     """Add a principal; it gets tokens with `tyrum principals tokens issue`.
 
-    Roles do not imply each other: chat sends messages and reads its own conversations; approver answers
-    approvals; operator sees providers and all conversations and cancels turns; auditor reads the audit log
-    and all conversations; admin manages principals. Without one a principal can only ask who it is.
+    Roles do not imply each other: chat sends messages and reads its own conversations; approver sees and
+    answers what waits for a human; operator sees all but the audit log, cancels turns and ends standing
+    permissions; auditor sees all, and the audit log; admin manages principals, sees all, cancels turns and
+    ends standing permissions. Without a role a principal can only ask who it is.
     """
     from tyrum_gateway.cli import accounts  # noqa: PLC0415 - imports grpc
 

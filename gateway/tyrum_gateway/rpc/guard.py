@@ -167,7 +167,8 @@ class _Entrance:
             _caller.set(principal)
             if isinstance(access, AnyOf) and not principal.roles & access.roles:
                 wanted = ", ".join(sorted(access.roles))
-                raise NotAuthorized(f"`{self._method}` needs one of the roles: {wanted}", roles=wanted)
+                which = "the role" if len(access.roles) == 1 else "one of the roles"
+                raise NotAuthorized(f"`{self._method}` needs {which} {wanted}", roles=wanted)
         if self._handler is None or access is None:
             raise MethodUnknown("the gateway does not serve this method", method=self._path)
         return self._handler, principal

@@ -8,7 +8,7 @@ from google.protobuf import duration_pb2
 
 from tyrum.run.v1 import run_pb2, run_pb2_grpc
 from tyrum_gateway.app.runs import RunDesk
-from tyrum_gateway.domain.errors import InvalidRequest
+from tyrum_gateway.domain.errors import InvalidRequest, NotFound
 from tyrum_gateway.domain.ids import ConversationId, RunId, TurnId
 from tyrum_gateway.domain.run import Run, RunApproval, RunCall, RunFilter
 from tyrum_gateway.domain.states import TurnState
@@ -45,7 +45,11 @@ class RunServicer(run_pb2_grpc.RunServiceServicer):
             turn_id = TurnId.parse(given, "run_id")
         else:
             turn_id = RunId.parse(given, "run_id").turn_id
-        return run_pb2.GetRunResponse(run=run(await self._desk.run(caller(), turn_id)))
+        try:
+            found = await self._desk.run(caller(), turn_id)
+        except NotFound:
+            raise NotFound("run", given) from None
+        return run_pb2.GetRunResponse(run=run(found))
 
     async def ExportRuns(  # noqa: N802 - named by the contract
         self, request: run_pb2.ExportRunsRequest, context: Any
