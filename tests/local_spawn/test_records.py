@@ -5,6 +5,7 @@ import contextlib
 import os
 import resource
 import shutil
+import signal
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.local_spawn.driver import Provider, context, limits, new_id, until
+from tests.local_spawn.driver import DEADLINE, Provider, context, limits, new_id, until
 from tyrum.isolation.v1 import isolation_pb2 as pb
 from tyrum_local_spawn.convert import read_start
 from tyrum_local_spawn.crew import Crew
@@ -57,6 +58,9 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
     yield place
     await place.runs.shutdown(0)
     await place.crew.stop()
+    assert place.crew._process is not None
+    async with asyncio.timeout(DEADLINE):  # longer than who stops the crew waits for it
+        await place.crew._process.wait()
     place.store.close()
 
 
@@ -76,7 +80,13 @@ def no_descriptor() -> Iterator[None]:
 async def test_a_shortage_of_descriptors_damages_nothing(place: Place) -> None:
     """What cannot be opened for a while is answered as soon as it can, and nothing is taken for damage."""
     process = await place.begun("head -c 100000 /dev/zero", linger=30)
+    note = place.provider.workspace / "supervisor"
+    orphan = await place.begun(f"echo $PPID > {note}.new; mv {note}.new {note}; exec sleep 60", linger=0)
+    await until(note.exists, "the command")
+    supervisor, run = int(note.read_text("ascii")), place.runs.register.owner(orphan)
     with no_descriptor():
+        os.kill(supervisor, signal.SIGKILL)
+        await until(lambda: run is None or run.link is None, "the look at the record")
         with pytest.raises(Broken, match="open files"):
             await place.runs.register.view(process)
         with pytest.raises(Broken, match="open files"):
@@ -85,6 +95,9 @@ async def test_a_shortage_of_descriptors_damages_nothing(place: Place) -> None:
     view = await place.runs.register.view(process)
     assert view.end is not None
     assert len(view.end.stdout.head) + len(view.end.stdout.tail) == 100_000
+    lost = await place.runs.register.wait(orphan, 30)
+    assert lost.end is not None
+    assert lost.end.cause is Cause.LOST
 
 
 async def test_leaving_a_release_damages_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
