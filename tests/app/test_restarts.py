@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.builders import begin, call, message, running
+from tests.storage.builders import asked, begin, call, message, now, resolved, running
 from tyrum_gateway.app.agent import Agent, EngineLimits
 from tyrum_gateway.app.engine import Engine
 from tyrum_gateway.app.streams import Streams
 from tyrum_gateway.app.withdrawn import Withdrawn
 from tyrum_gateway.bootstrap.system import RandomIds
+from tyrum_gateway.domain.approval import Outcome
 from tyrum_gateway.domain.errors import ModelUnavailable
 from tyrum_gateway.domain.ids import TurnId
 from tyrum_gateway.domain.model import ModelEvent, Prompt, StepEnd, TextDelta
@@ -23,6 +24,7 @@ from tyrum_gateway.domain.states import CallState, TurnState
 from tyrum_gateway.domain.tool import Execution, ToolResult
 from tyrum_gateway.domain.transcript import AttemptAbandoned, ToolCallFinished
 from tyrum_gateway.domain.turn import Turn, TurnLimits, worked
+from tyrum_gateway.domain.turn_events import ApprovalAnswered
 from tyrum_gateway.storage import SqliteStore
 
 PATIENCE = 20.0
@@ -70,7 +72,7 @@ class Place:
         yield StepEnd(())
 
     @asynccontextmanager
-    async def gateway(self, behaviour: str) -> AsyncIterator[None]:
+    async def gateway(self, behaviour: str) -> AsyncIterator[Engine]:
         """Work until the test has seen enough; then everything in work is given up, as at a crash."""
         self.behaviour = behaviour
         self.begun.clear()
@@ -82,7 +84,7 @@ class Place:
         working = asyncio.create_task(engine.run(started, stopping))
         try:
             async with asyncio.timeout(PATIENCE):
-                yield
+                yield engine
         finally:
             stopping.set()
             await working
@@ -161,6 +163,20 @@ async def test_a_clock_that_is_set_while_a_turn_is_worked_on_counts_for_nothing(
     assert timedelta() <= worked(await place.turn(turn)) - 30 * SECOND < PATIENCE * SECOND
     async with place.gateway(ANSWERS):
         assert (await place.ends(turn.turn_id)).state is TurnState.COMPLETED
+
+
+async def test_the_wait_between_an_answer_and_its_work_is_no_work(place: Place) -> None:
+    """A turn that is answered while all slots are taken or before the clock is set loses no time by that."""
+    turn, approval = await asked(place.store)
+    place.moment = now()
+    answered = resolved(approval, Outcome.DENIED)
+    async with place.gateway(BUSY) as engine:
+        turn, _ = await engine.turns.apply(turn, ApprovalAnswered(answered), resolved=(answered,))
+        place.moment += timedelta(hours=1)
+        engine.wake(turn.conversation_id)
+        while (await place.turn(turn)).attempt < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert worked(await place.turn(turn)) < PATIENCE * SECOND
 
 
 async def test_a_crash_loop_while_a_call_is_settled_ends(place: Place) -> None:

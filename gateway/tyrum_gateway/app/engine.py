@@ -225,11 +225,12 @@ class Engine:
     async def _drive(self, turn: Turn, *, recovered: bool) -> None:
         reason = f"the turn was worked on for more than {self._turn_time:g} s"
         try:
-            with self._interrupts.working(turn.turn_id), self.turns.time.measured(turn.turn_id):
+            with self._interrupts.working(turn.turn_id):
                 if recovered:
                     turn = await self._runner.take_up(turn)
-                if await self._in_time(turn, self._turn_time - worked(turn).total_seconds()):
-                    return
+                with self.turns.time.measured(turn):
+                    if await self._in_time(turn, self._turn_time - worked(turn).total_seconds()):
+                        return
         except StateUnusable:
             raise
         except Exception:

@@ -41,21 +41,20 @@ class WorkingTime:
         return Moment(self._clock.now(), asyncio.get_running_loop().time())
 
     @contextmanager
-    def measured(self, turn_id: TurnId) -> Iterator[None]:
-        """Measure a turn for as long as it is worked on here."""
-        self._last[turn_id] = self.now()
+    def measured(self, turn: Turn) -> Iterator[None]:
+        """Measure a turn, as stored, while it is worked on here: from now on, not from its last commit."""
+        now = self.now()
+        self._last[turn.turn_id] = Moment(turn.changed_at or now.at, now.steady)
         try:
             yield
         finally:
-            del self._last[turn_id]
+            del self._last[turn.turn_id]
 
     def corrected(self, before: Turn, after: Turn, moment: Moment) -> Turn:
-        """Leave out of a transition's working time by how much the clock was set since the last commit."""
+        """Leave out of a transition's working time what did not pass while it was measured."""
         last, since = self._last.get(after.turn_id), after.working_since
         if last is None or since is None or before.state is not TurnState.RUNNING:
             return after
-        if since != before.working_since:
-            return after  # counted anew by the transition itself
         jump = moment.at - last.at - timedelta(seconds=moment.steady - last.steady)
         return after if abs(jump) < JUMP else replace(after, working_since=since + jump)
 
