@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tyrum_gateway.cli.failure import ExitCode, Failure
-from tyrum_gateway.cli.no_config import hint_without
 from tyrum_gateway.cli.options import Output, sub_app
 from tyrum_gateway.cli.output import Format, counted, emit, note, say
 from tyrum_gateway.config import (
@@ -26,6 +25,7 @@ from tyrum_gateway.config import (
     config_file,
     load_settings,
 )
+from tyrum_gateway.config.absent import hint_without
 from tyrum_gateway.config.idle_rules import idle_rules
 from tyrum_gateway.config.schema import json_schema
 from tyrum_gateway.config.show import Effective, effective

@@ -35,13 +35,13 @@ def serve(
     """
     from tyrum_gateway.bootstrap import default_state_dir  # noqa: PLC0415 - heavy
     from tyrum_gateway.bootstrap import serve as serve_gateway  # noqa: PLC0415
-    from tyrum_gateway.cli.no_config import hint_without  # noqa: PLC0415
     from tyrum_gateway.config import (  # noqa: PLC0415
         ConfigProblems,
         config_file,
         load_settings,
         quickstart_path,
     )
+    from tyrum_gateway.config.absent import hint_without  # noqa: PLC0415
 
     directory = (state_dir or default_state_dir()).absolute()
     path = config_file(config)

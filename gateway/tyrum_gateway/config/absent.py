@@ -4,7 +4,7 @@ import os
 import shlex
 from pathlib import Path
 
-from tyrum_gateway.config import quickstart_path
+from tyrum_gateway.config.load import quickstart_path
 
 
 def hint_without(path: Path) -> str:
