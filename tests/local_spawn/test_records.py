@@ -85,12 +85,12 @@ async def test_a_shortage_of_descriptors_damages_nothing(place: Place) -> None:
     await until(note.exists, "the command")
     supervisor, run = int(note.read_text("ascii")), place.runs.register.owner(orphan)
     with no_descriptor():
-        os.kill(supervisor, signal.SIGKILL)
-        await until(lambda: run is None or run.link is None, "the look at the record")
         with pytest.raises(Broken, match="open files"):
             await place.runs.register.view(process)
         with pytest.raises(Broken, match="open files"):
             await place.begun("exit 0", linger=0)
+        os.kill(supervisor, signal.SIGKILL)
+        await until(lambda: run is None or run.link is None or not run.link.open, "its end")
     assert place.runs.register.damage == {}
     view = await place.runs.register.view(process)
     assert view.end is not None

@@ -15,7 +15,7 @@ from tyrum_local_spawn.failures import Broken, Damaged, Reused, StillRunning, Un
 from tyrum_local_spawn.ids import OperationId, ProcessId
 from tyrum_local_spawn.link import Chunk, SupervisorGone
 from tyrum_local_spawn.run import Run, RunView
-from tyrum_local_spawn.store import Damage, RunRecord, Store
+from tyrum_local_spawn.store import Damage, Found, RunRecord, Store
 from tyrum_local_spawn.supervision.frames import MAX_CHUNK_BYTES
 from tyrum_local_spawn.supervision.record import DamagedRecord, ExitRecord, Tombstone
 
@@ -24,6 +24,9 @@ _SMALL_EVIDENCE_BYTES: Final = 16 * 1024
 
 _REMEMBERED: Final = 4096
 """Operations that began and whose records are gone; a successor keeps its records for its first hour."""
+
+_SHORT_SECONDS: Final = 0.5
+"""How long it waits for what this process lacks, such as a free descriptor."""
 
 _log = logging.getLogger(__name__)
 
@@ -134,7 +137,7 @@ class Register:
     async def settle(self, run: Run) -> None:
         """Ask the disk how a run ended whose supervisor does not say it any more."""
         try:
-            found = await asyncio.to_thread(self._store.load, run.operation_id)
+            found = await self._loaded(run.operation_id)
         finally:
             run.link = None
         match found:
@@ -146,6 +149,14 @@ class Register:
             case _:
                 run.settled.set()
                 self.forget(run)
+
+    async def _loaded(self, operation_id: OperationId) -> Found:
+        while True:
+            try:
+                return await asyncio.to_thread(self._store.load, operation_id)
+            except OSError as error:
+                _log.warning("the record of %s cannot be read now: %s", operation_id, error.strerror)
+            await asyncio.sleep(_SHORT_SECONDS)
 
     def check(self, operation_id: OperationId) -> None:
         """Insist that an operation's record is sound.
@@ -223,14 +234,12 @@ class Register:
 
     async def _entomb(self, operation_id: OperationId) -> RunView | Tombstone:
         try:
-            tombstone = await asyncio.to_thread(self._store.entomb, operation_id)
+            found: Found | None = await asyncio.to_thread(self._store.entomb, operation_id)
+            if found is None:
+                # A record that this process did not know: a supervisor wrote it after it had been given up.
+                found = await asyncio.to_thread(self._store.load, operation_id)
         except OSError as error:
             raise Broken(f"the state directory takes no record: {error.strerror}") from error
-        if tombstone is not None:
-            self._tombstones[operation_id] = tombstone
-            return tombstone
-        # A record that this process did not know: a supervisor wrote it after it had been given up.
-        found = await asyncio.to_thread(self._store.load, operation_id)
         match found:
             case Tombstone():
                 self._tombstones[operation_id] = found

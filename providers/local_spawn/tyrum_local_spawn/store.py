@@ -5,13 +5,11 @@ overwritten. Everything here blocks on disk and runs in a worker thread.
 """
 
 import contextlib
-import fcntl
-import hashlib
+import errno
 import os
 import re
 import secrets
 import shutil
-import signal
 import tempfile
 import time
 from collections.abc import Iterator
@@ -19,18 +17,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from tyrum_local_spawn import settling
 from tyrum_local_spawn.failures import Broken
 from tyrum_local_spawn.ids import OperationId
 from tyrum_local_spawn.supervision import linux
 from tyrum_local_spawn.supervision.record import (
-    EVIDENCE_BYTES,
     EXIT,
     EXIT_PENDING,
     JOURNAL,
-    NO_OUTPUT,
     STREAMS,
     TOMBSTONE,
-    Cause,
     DamagedRecord,
     ExitRecord,
     Journal,
@@ -49,7 +45,7 @@ OPERATION_ID: Final = re.compile(r"op_[0-9a-z]{26}")
 _KEY_BYTES: Final = 32
 _OWNER_SECONDS: Final = 4.0
 """How long a predecessor, or a supervisor whose provider is gone, may take to finish."""
-_POLL_SECONDS: Final = 0.01
+_SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _UNOWNED: Final = "."
 """Prefix of directories in the making and in removal."""
 
@@ -89,7 +85,7 @@ class Store:
         """
         self.runs.mkdir(mode=0o700, exist_ok=True)
         fd = os.open(self._state_dir / "provider.lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        if not _locked(fd, time.monotonic() + _OWNER_SECONDS):
+        if not settling.locked(fd, time.monotonic() + _OWNER_SECONDS):
             os.close(fd)
             raise Broken("another provider process holds the state directory")
         self._lock_fd = fd
@@ -153,6 +149,9 @@ class Store:
         """Judge one record. A run whose supervisor is gone without an exit record is settled as LOST.
 
         One that is still there has until then, on the monotonic clock, or for some seconds, and is ended.
+
+        Raises:
+            OSError: descriptors or memory are short, which says nothing about the record.
         """
         try:
             found = self._read(operation_id)
@@ -162,6 +161,8 @@ class Store:
         except DamagedRecord as error:
             return Damage(operation_id, str(error))
         except OSError as error:
+            if error.errno in _SHORTAGES:
+                raise
             return Damage(operation_id, f"cannot be read: {error.strerror}")
         return found
 
@@ -170,16 +171,16 @@ class Store:
         directory = self.runs / operation_id
         fd = os.open(directory / JOURNAL, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            if not _locked(fd, until):
-                _kill_holder(fd, decode_journal((directory / JOURNAL).read_bytes()).supervisor_pid)
-                if not _locked(fd, time.monotonic() + _OWNER_SECONDS):
+            if not settling.locked(fd, until):
+                settling.kill_holder(fd, decode_journal((directory / JOURNAL).read_bytes()).supervisor_pid)
+                if not settling.locked(fd, time.monotonic() + _OWNER_SECONDS):
                     raise DamagedRecord("the run's supervisor neither ends nor can be ended")
             found = self._read(operation_id)
             if not isinstance(found, RunRecord):
                 raise DamagedRecord("the run's journal was replaced")
             if found.exit is not None:
                 return found.exit
-            lost = self._lost(directory, found.journal)
+            lost = settling.lost(directory, found.journal)
             _write_durably(directory / EXIT, encode_exit(lost))
             return lost
         finally:
@@ -284,22 +285,6 @@ class Store:
             return record
         return None
 
-    def _lost(self, directory: Path, journal: Journal) -> ExitRecord:
-        stdout, stderr = (_salvage(directory / name, journal.spool_bytes) for name in STREAMS)
-        now = time.time_ns()
-        return ExitRecord(
-            cause=Cause.LOST,
-            exit_code=None,
-            signal=None,
-            started_at_ns=journal.recorded_at_ns,
-            ended_at_ns=now,
-            duration_ns=max(0, now - journal.recorded_at_ns),
-            stdout=stdout,
-            stderr=stderr,
-            tree_empty=False,
-            detail="the supervisor ended without a record",
-        )
-
 
 def _belongs(operation_id: OperationId, recorded: str) -> None:
     if recorded != operation_id:
@@ -308,58 +293,6 @@ def _belongs(operation_id: OperationId, recorded: str) -> None:
 
 def _unspooled(stream: StreamEnd) -> StreamEnd:
     return replace(stream, stored_bytes=0, dropped_bytes=stream.total_bytes)
-
-
-def _salvage(spool: Path, cap: int) -> StreamEnd:
-    """Return what the spool of a lost run still proves: all of it, or its head once the ring had wrapped."""
-    try:
-        with spool.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            data = file.read(size if size < cap else cap // 4)
-    except FileNotFoundError:
-        return NO_OUTPUT
-    return StreamEnd(
-        total_bytes=len(data),
-        sha256=hashlib.sha256(data).hexdigest(),
-        head=data[:EVIDENCE_BYTES],
-        tail=data[EVIDENCE_BYTES:][-EVIDENCE_BYTES:],
-        stored_bytes=len(data),
-        spool_bytes=cap,
-        dropped_bytes=0,
-    )
-
-
-def _kill_holder(journal_fd: int, pid: int) -> None:
-    """Kill a supervisor that does not end by itself, if the process of that id really holds the journal."""
-    wanted = os.fstat(journal_fd)
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        for link in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(OSError):
-                status = link.stat()
-                if (status.st_dev, status.st_ino) == (wanted.st_dev, wanted.st_ino):
-                    signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-                    return
-    except OSError:
-        return
-    finally:
-        os.close(pidfd)
-
-
-def _locked(fd: int, until: float) -> bool:
-    """Lock a file, or tell that it cannot be had until then; it is tried once in any case."""
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                return False
-            time.sleep(_POLL_SECONDS)
-        else:
-            return True
 
 
 def _write_durably(path: Path, data: bytes) -> None:
