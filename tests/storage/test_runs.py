@@ -21,6 +21,7 @@ from tests.storage.builders import (
 )
 from tyrum_gateway.app import runs as desk_module
 from tyrum_gateway.app.runs import RunDesk
+from tyrum_gateway.app.step_bounds import MAX_CALLS
 from tyrum_gateway.domain import transcript
 from tyrum_gateway.domain.approval import Approval, Outcome
 from tyrum_gateway.domain.commit import Commit, Origin
@@ -28,9 +29,11 @@ from tyrum_gateway.domain.errors import InvalidRequest, NotFound
 from tyrum_gateway.domain.ids import ApprovalId, CallId, ConversationId, PrincipalId, RunId, TurnId
 from tyrum_gateway.domain.policy import Decision
 from tyrum_gateway.domain.principal import Principal, Role
-from tyrum_gateway.domain.run import LONGEST_TARGET, Run, RunApproval, RunFilter
+from tyrum_gateway.domain.run import LONGEST_TARGET, LONGEST_TOOL, Run, RunApproval, RunFilter
 from tyrum_gateway.domain.states import CallState, TurnState
 from tyrum_gateway.domain.turn import Turn
+from tyrum_gateway.rpc.runs import run as written
+from tyrum_gateway.rpc.server import MESSAGE_LIMIT
 from tyrum_gateway.storage import SqliteStore
 
 AUDITOR = Principal(new(PrincipalId), "auditor", frozenset({Role.AUDITOR}), "token")
@@ -130,6 +133,46 @@ async def test_a_call_says_what_policy_saw_of_it_last(store: SqliteStore) -> Non
     assert await decided('{"program":"/usr/bin/b"}') == '{"program":"/usr/bin/b"}'
     assert await decided("é" * (LONGEST_TARGET // 2)) == "é" * (LONGEST_TARGET // 2)
     assert await decided("é" * (LONGEST_TARGET // 2) + "x") == ""
+
+
+async def talkative(store: SqliteStore, steps: int = 9) -> TurnId:
+    """Run a turn whose model makes up many calls, each with a long name and a long target."""
+    turn = await running(store)
+    for step in range(steps):
+        calls = tuple(
+            replace(call(turn, CallState.DENIED, position), step=step, tool="t" * 10_000)
+            for position in range(MAX_CALLS)
+        )
+        decided = tuple(
+            transcript.ToolCallDecided(
+                item.call_id, Decision.DENY, "rule", "sha256:0", "x" * LONGEST_TARGET, "why"
+            )
+            for item in calls
+        )
+        turn, *_ = await store.commit(Commit(turn, now(), decided, calls=calls))
+    return turn.turn_id
+
+
+async def test_a_run_of_many_long_calls_still_fits_into_a_message(store: SqliteStore) -> None:
+    """Whatever a model makes up, its run can be read, and so can the list that it stands in."""
+    found = await store.runs.run(await talkative(store))
+    assert len(found.calls) == 9 * MAX_CALLS
+    assert written(found).ByteSize() < MESSAGE_LIMIT
+    assert (len(found.calls[0].target), found.calls[-1].target) == (LONGEST_TARGET, "")
+    assert {len(called.tool) for called in found.calls} == {LONGEST_TOOL + 1}
+
+
+async def test_a_page_of_large_runs_is_a_short_one(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page holds a bounded size of runs, and pages join to all of them."""
+    monkeypatch.setattr(desk_module, "HELD_BYTES", 100 * LONGEST_TARGET)
+    large = [await talkative(store, 1) for _ in range(4)]
+    desk = RunDesk(store.runs, store.principals)
+    assert len((await desk.page(AUDITOR, RunFilter(), None, 10)).runs) == 2
+    assert [item.turn_id async for page in desk.all(AUDITOR, RunFilter()) for item in page] == sorted(
+        large, reverse=True
+    )
 
 
 async def asked_aloud(store: SqliteStore) -> tuple[Turn, Approval]:

@@ -20,6 +20,9 @@ _SEES_ALL = frozenset({Role.OPERATOR, Role.AUDITOR, Role.ADMIN})
 LOOKED_AT = 1_000
 """Turns that one page looks at."""
 
+HELD_BYTES = 4 * 1024 * 1024
+"""About how many bytes of runs one page holds; a run always fits."""
+
 _BATCH = 200
 _SLACK = timedelta(minutes=1)
 """How far the order of ids and that of times may differ: within a millisecond, or when the clock was set."""
@@ -81,15 +84,15 @@ class RunDesk:
             entries = await self._runs.entries(last, _BATCH, chosen.conversation_id)
             for entry in entries:
                 if chosen.since is not None and entry.created_at + _SLACK < chosen.since:
-                    return RunPage(await self._read(picked), None)
+                    return await self._read(picked, None)
                 last, looked_at = entry.turn_id, looked_at + 1
                 if _fits(entry, chosen):
                     picked.append(entry.turn_id)
                 if len(picked) == size:
-                    return RunPage(await self._read(picked), last)
+                    return await self._read(picked, last)
             if len(entries) < _BATCH:
-                return RunPage(await self._read(picked), None)
-        return RunPage(await self._read(picked), last)
+                return await self._read(picked, None)
+        return await self._read(picked, last)
 
     async def all(self, principal: Principal, chosen: RunFilter) -> AsyncGenerator[Sequence[Run], None]:
         """Yield all runs in pages, newest first."""
@@ -102,8 +105,15 @@ class RunDesk:
                 return
             before = page.next
 
-    async def _read(self, turns: Sequence[TurnId]) -> tuple[Run, ...]:
-        return tuple([await self._runs.run(turn_id) for turn_id in turns])
+    async def _read(self, picked: Sequence[TurnId], following: TurnId | None) -> RunPage:
+        runs: list[Run] = []
+        held = 0
+        for turn_id in picked:
+            if held > HELD_BYTES:
+                return RunPage(tuple(runs), runs[-1].turn_id)
+            runs.append(await self._runs.run(turn_id))
+            held += runs[-1].size
+        return RunPage(tuple(runs), following)
 
 
 def _fits(entry: RunEntry, chosen: RunFilter) -> bool:

@@ -24,7 +24,17 @@ from tyrum_gateway.domain.ids import (
 from tyrum_gateway.domain.states import CallState, TurnState
 
 LONGEST_TARGET = 8 * 1024
-"""Bytes of a target that a run shows; the transcript has every one whole."""
+TARGETS_BYTES = 1024 * 1024
+"""Bytes of a target that a run shows, and of all of them; the transcript has every one whole."""
+
+LONGEST_TOOL = 128
+"""Characters of a tool's name that a run shows; a model may have made up a longer one."""
+
+MOST_CALLS = 2_048
+"""Calls, and approvals, that a run shows: a step has 64 at most, and a turn 32 steps unless the operator says
+more. With these bounds every run fits into a client's message."""
+
+_ENTRY_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +63,8 @@ class RunCall:
     output_bytes: int
     """Of both streams, whether they were kept or not."""
     target: str = ""
-    """What policy saw when it was last decided; empty before, and beyond `LONGEST_TARGET`."""
+    """What policy saw when it was last decided; empty before, beyond `LONGEST_TARGET`, and where those of the
+    calls before it have `TARGETS_BYTES`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +115,13 @@ class Run:
     def attempts(self) -> int:
         """Attempts at all steps."""
         return self.steps + self.abandoned
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes to show it."""
+        return sum(len(call.target) for call in self.calls) + _ENTRY_BYTES * (
+            1 + len(self.calls) + len(self.approvals)
+        )
 
     @property
     def output_bytes(self) -> int:

@@ -4,10 +4,10 @@ Invariant: every statement finds its rows by an index and reads one turn's rows,
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from sqlalchemy import Select, bindparam, func, literal_column, select
+from sqlalchemy import Select, bindparam, case, func, literal_column, select
 from sqlalchemy.sql.elements import BindParameter
 
 from tyrum_gateway.domain.approval import Outcome
@@ -25,7 +25,18 @@ from tyrum_gateway.domain.ids import (
     ProcessId,
     TurnId,
 )
-from tyrum_gateway.domain.run import LONGEST_TARGET, Run, RunApproval, RunBinding, RunCall, RunEntry, RunLog
+from tyrum_gateway.domain.run import (
+    LONGEST_TARGET,
+    LONGEST_TOOL,
+    MOST_CALLS,
+    TARGETS_BYTES,
+    Run,
+    RunApproval,
+    RunBinding,
+    RunCall,
+    RunEntry,
+    RunLog,
+)
 from tyrum_gateway.domain.states import CallState, TurnState
 from tyrum_gateway.storage.reads import Reads
 from tyrum_gateway.storage.statements import compiled
@@ -58,7 +69,14 @@ RUN_TURN = compiled(
 )
 RUN_CALLS = compiled(
     select(
-        calls,
+        calls.c.call_id,
+        calls.c.step,
+        func.substr(calls.c.tool, literal_column("1"), literal_column(f"{LONGEST_TOOL + 1}")).label("tool"),
+        calls.c.state,
+        calls.c.rule_id,
+        calls.c.operation_id,
+        calls.c.process_id,
+        calls.c.binding_id,
         bindings.c.provider,
         bindings.c.profile,
         bindings.c.artifact_digest,
@@ -73,6 +91,7 @@ RUN_CALLS = compiled(
     )
     .where(calls.c.turn_id == bindparam("turn"))
     .order_by(calls.c.turn_id, calls.c.step, calls.c.position)
+    .limit(literal_column(f"{MOST_CALLS}"))
 )
 _own = select(turns.c.conversation_id).where(turns.c.turn_id == bindparam("turn")).scalar_subquery()
 _number = select(turns.c.number).where(turns.c.turn_id == bindparam("turn")).scalar_subquery()
@@ -88,12 +107,17 @@ RUN_APPROVALS = compiled(
     )
     .where(_of_turn, events.c.kind == literal_column("'approval_requested'"))
     .order_by(events.c.sequence)
+    .limit(literal_column(f"{MOST_CALLS}"))
 )
 _payload = events.c.payload
 _target = func.json_extract(_payload, literal_column("'$.target'"))
 RUN_TARGETS = compiled(
     select(
-        func.json_extract(_payload, literal_column("'$.call_id'")).label("call_id"), _target.label("target")
+        func.json_extract(_payload, literal_column("'$.call_id'")).label("call_id"),
+        case(
+            (func.length(_target) <= literal_column(f"{LONGEST_TARGET}"), _target),
+            else_=literal_column("''"),
+        ).label("target"),
     )
     .select_from(events)
     .where(_of_turn, events.c.kind == literal_column("'tool_call_decided'"))
@@ -145,7 +169,7 @@ class SqliteRunLog(RunLog):
         if not found:
             raise NotFound("turn", turn_id)
         row = found[0]
-        targets = {item["call_id"]: item["target"] or "" for item in decided}
+        targets = _shown({item["call_id"]: item["target"] or "" for item in decided})
         return Run(
             turn_id=turn_id,
             conversation_id=ConversationId(row["conversation_id"]),
@@ -167,7 +191,19 @@ class SqliteRunLog(RunLog):
         )
 
 
+def _shown(targets: Mapping[str, str]) -> Mapping[str, str]:
+    """Leave out targets that are too long, and those behind which too much was shown."""
+    shown, left = {}, TARGETS_BYTES
+    for call_id, target in targets.items():
+        size = len(target.encode(errors="replace"))
+        if size <= min(LONGEST_TARGET, left):
+            shown[call_id] = target
+            left -= size
+    return shown
+
+
 def _call(row: sqlite3.Row, target: str) -> RunCall:
+    tool = row["tool"]
     binding = None
     if row["binding_id"] is not None:
         binding = RunBinding(
@@ -180,14 +216,14 @@ def _call(row: sqlite3.Row, target: str) -> RunCall:
     return RunCall(
         call_id=CallId(row["call_id"]),
         step=row["step"],
-        tool=row["tool"],
+        tool=tool if len(tool) <= LONGEST_TOOL else f"{tool[:LONGEST_TOOL]}…",
         state=CallState(row["state"]),
         rule_id=row["rule_id"],
         operation_id=_optional(OperationId, row["operation_id"]),
         process_id=_optional(ProcessId, row["process_id"]),
         binding=binding,
         output_bytes=(row["stdout_bytes"] or 0) + (row["stderr_bytes"] or 0),
-        target=target if len(target.encode(errors="replace")) <= LONGEST_TARGET else "",
+        target=target,
     )
 
 

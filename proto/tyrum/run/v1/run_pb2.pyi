@@ -108,11 +108,11 @@ class Run(_message.Message):
 
     @_builtins.property
     def calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunCall]:
-        """Its tool calls in order."""
+        """Its tool calls in order; of more than 2,048 the first ones."""
 
     @_builtins.property
     def approvals(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunApproval]:
-        """Its approvals in order."""
+        """Its approvals in order; of more than 2,048 the first ones."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class RunCall(_message.Message):
     step: _builtins.int
     """Step it belongs to."""
     tool: _builtins.str
-    """Tool id."""
+    """Tool id; cut off after 128 characters."""
     state: _event_pb2.CallState.ValueType
     """State."""
     rule_id: _builtins.str
@@ -199,7 +199,7 @@ class RunCall(_message.Message):
     """Bytes that the process wrote."""
     target: _builtins.str
     """What policy saw of it when it was last decided, as ToolCallDecided of the transcript has it; empty before,
-    and when it has more than 8 KiB.
+    and when it has more than 8 KiB, or does not fit into the 1 MiB for the targets of all calls.
     """
     def __init__(
         self,
