@@ -112,10 +112,11 @@ def test_fields_named_like_secrets_are_masked_whole(stream: io.StringIO) -> None
     """Whatever a field called `token`, `Authorization` or the like holds is not written, at any depth."""
     configure_logging(Redactor(), stream=stream)
     structlog.get_logger("tyrum.t").info(
-        "call", token="abc", request={"Authorization": ["Bearer abc"]}, count=1
+        "call", token="abc", request={"Authorization": ["Bearer abc"], "X-Api-Key": "abc"}, count=1
     )
     (event,) = lines(stream)
-    assert (event["token"], event["request"], event["count"]) == (MASK, {"Authorization": MASK}, 1)
+    assert event["request"] == {"Authorization": MASK, "X-Api-Key": MASK}
+    assert (event["token"], event["count"]) == (MASK, 1)
 
 
 def test_secrets_that_contain_each_other_leave_nothing(stream: io.StringIO) -> None:

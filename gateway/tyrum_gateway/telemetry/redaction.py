@@ -14,7 +14,10 @@ from typing import Any
 
 MASK = "***"
 SENSITIVE = frozenset(
-    {"authorization", "bearer", "cookie", "credential", "password", "secret_env", "secret_value", "token"}
+    {
+        *("authorization", "proxy-authorization", "x-api-key", "cookie", "set-cookie"),
+        *("api_key", "bearer", "credential", "password", "secret_env", "secret_value", "token"),
+    }
 )
 """Names of fields whose values are masked whole."""
 
