@@ -16,7 +16,10 @@ from tyrum_gateway.domain.ids import ApprovalId, ConversationId
 from tyrum_gateway.domain.ports import Store
 
 PAGE = 100
-"""Most approvals, and most rows of the log, that are read at a time."""
+"""Most rows of the log that are read at a time."""
+
+ASKED = 32
+"""Most approvals that are read at a time: one has up to 2 MB."""
 
 LOOK_SECONDS = 30.0
 """A watch looks at the log also unsignalled: it is never far behind, however much else is recorded."""
@@ -78,12 +81,12 @@ async def watch_approvals(
         last: ApprovalId | None = None
         while True:
             page = await store.approvals(
-                conversation_id=conversation_id, include_resolved=False, after=last, limit=PAGE
+                conversation_id=conversation_id, include_resolved=False, after=last, limit=ASKED
             )
             for approval in page:
                 last = approval.approval_id
                 yield approval
-            if len(page) < PAGE:
+            if len(page) < ASKED:
                 break
         yield CaughtUp()
         while True:
