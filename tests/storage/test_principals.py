@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage.builders import new, now
-from tyrum_gateway.domain.errors import KernelBug
+from tyrum_gateway.domain.errors import StateUnusable
 from tyrum_gateway.domain.ids import PrincipalId
 from tyrum_gateway.domain.principal import Principal, Role
 from tyrum_gateway.storage import SqliteStore
@@ -53,10 +53,10 @@ async def test_expired_tokens_are_nobodys(store: SqliteStore, database: Path) ->
 
 
 async def test_a_token_has_one_owner(store: SqliteStore) -> None:
-    """A token of one principal is not given to another."""
+    """A token of one principal is not given to another; the start that tries says what to do."""
     owner = new(PrincipalId)
     await store.ensure_principal(owner, "op", ["chat"], "aa", now())
-    with pytest.raises(KernelBug):
+    with pytest.raises(StateUnusable, match="delete the file to get a new one"):
         await store.ensure_principal(new(PrincipalId), "intruder", ["admin"], "aa", now())
     found = await store.principal_by_token("aa", now())
     assert found is not None

@@ -14,12 +14,12 @@ from sqlalchemy.dialects.sqlite import insert
 from tyrum_gateway.domain.canonical import canonical_json
 from tyrum_gateway.domain.commit import AuditEntry
 from tyrum_gateway.domain.errors import (
-    KernelBug,
     LastAdmin,
     NotFound,
     PrincipalDisabled,
     QuotaExceeded,
     RequestIdReused,
+    StateUnusable,
 )
 from tyrum_gateway.domain.ids import PrincipalId, TokenId
 from tyrum_gateway.domain.principal import Account, Role, Token
@@ -168,14 +168,17 @@ def ensure(
     """Create the named principal unless it exists, and replace what its token file held by this token.
 
     Raises:
-        KernelBug: The token is another principal's.
+        StateUnusable: The token is another principal's.
     """
     at = to_microseconds(now)
     named = transaction.run(PRINCIPAL_BY_NAME, {"wanted": name}).fetchone()
     owner = principal_id if named is None else PrincipalId(named["principal_id"])
     known = transaction.run(_TOKEN_BY_DIGEST, {"digest": token_sha256}).fetchone()
     if known is not None and known["principal_id"] != owner:
-        raise KernelBug(f"the token given to `{name}` is another principal's", principal=owner)
+        raise StateUnusable(
+            f"the token in the file of `{name}` is another principal's: delete the file to get a new one",
+            principal=owner,
+        )
     audit: list[AuditEntry] = []
     if named is None:
         chosen = frozenset(Role(role) for role in roles)
