@@ -1,11 +1,11 @@
 """ApprovalService over the approvals desk: parse, call, convert."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any, assert_never
 
 from tyrum.approval.v1 import approval_pb2, approval_pb2_grpc
-from tyrum_gateway.app.approval_watch import ASKED, CaughtUp
+from tyrum_gateway.app.approval_watch import CaughtUp
 from tyrum_gateway.app.approvals import ApprovalDesk
 from tyrum_gateway.domain.approval import Approval
 from tyrum_gateway.domain.errors import InvalidRequest
@@ -15,6 +15,7 @@ from tyrum_gateway.domain.ports import Store
 from tyrum_gateway.rpc import convert
 from tyrum_gateway.rpc.convert_override import life, pattern
 from tyrum_gateway.rpc.guard import caller
+from tyrum_gateway.rpc.paging import enough
 
 _LONGEST_DIGEST = 71
 _ANSWERS = frozenset(
@@ -39,13 +40,18 @@ class ApprovalServicer(approval_pb2_grpc.ApprovalServiceServicer):
         """Page through approvals; the token is the last id of the page before."""
         size = convert.page_size(request.page_size, default=50, maximum=200)
         given, token = request.conversation_id, request.page_token
-        found = await enough(
-            self._store,
-            ConversationId.parse(given, "conversation_id") if given else None,
-            ApprovalId.parse(token, "page_token") if token else None,
-            size + 1,
-            include_resolved=request.include_resolved,
-        )
+        conversation_id = ConversationId.parse(given, "conversation_id") if given else None
+        before = ApprovalId.parse(token, "page_token") if token else None
+
+        async def read(last: Approval | None, limit: int) -> Sequence[Approval]:
+            return await self._store.approvals(
+                conversation_id=conversation_id,
+                include_resolved=request.include_resolved,
+                after=last.approval_id if last else before,
+                limit=limit,
+            )
+
+        found = await enough(read, _size, size + 1)
         approvals, more = convert.page(found, size, self._approval)
         return approval_pb2.ListApprovalsResponse(
             approvals=approvals, next_page_token=approvals[-1].approval_id if more else ""
@@ -98,28 +104,8 @@ class ApprovalServicer(approval_pb2_grpc.ApprovalServiceServicer):
         return convert.approval(item, self._desk.bars(caller(), item))
 
 
-async def enough(
-    store: Store,
-    conversation_id: ConversationId | None,
-    after: ApprovalId | None,
-    most: int,
-    *,
-    include_resolved: bool,
-) -> list[Approval]:
-    """Read approvals for a page: at most `most`, and not many more than fit into one."""
-    found: list[Approval] = []
-    held = 0
-    while len(found) < most and held <= convert.MAX_PAGE:
-        limit = min(most - len(found), ASKED)
-        some = await store.approvals(
-            conversation_id=conversation_id, include_resolved=include_resolved, after=after, limit=limit
-        )
-        found += some
-        if len(some) < limit:
-            break
-        after = some[-1].approval_id
-        held += sum(len(item.subject.json) + len(item.subject.summary) for item in some)
-    return found
+def _size(approval: Approval) -> int:
+    return len(approval.subject.json) + len(approval.subject.summary)
 
 
 def _always(request: approval_pb2.ResolveApprovalRequest) -> Wish | None:

@@ -1,6 +1,6 @@
 """ChatService over the chat desk: parse, call, convert; nothing is decided here."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -10,6 +10,7 @@ from tyrum_gateway.domain.ids import ConversationId, TurnId
 from tyrum_gateway.domain.transcript import Event
 from tyrum_gateway.rpc import convert, convert_event
 from tyrum_gateway.rpc.guard import caller
+from tyrum_gateway.rpc.paging import enough
 
 
 class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
@@ -89,6 +90,10 @@ class ChatServicer(chat_pb2_grpc.ChatServiceServicer):
         conversation_id = ConversationId.parse(request.conversation_id, "conversation_id")
         size = convert.page_size(request.page_size, default=100, maximum=500)
         after = convert.sequence(request.after_sequence)
-        found = await self._desk.events(caller(), conversation_id, after, size + 1)
+
+        async def read(last: Event | None, limit: int) -> Sequence[Event]:
+            return await self._desk.events(caller(), conversation_id, last.sequence if last else after, limit)
+
+        found = await enough(read, lambda event: event.characters, size + 1)
         events, more = convert.page(found, size, convert_event.event)
         return chat_pb2.ListEventsResponse(events=events, more=more)
