@@ -2,11 +2,12 @@
 
 import asyncio
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from tests.storage.builders import new
+from tyrum_gateway.app import sessions as sessions_module
 from tyrum_gateway.app.sessions import Sessions
 from tyrum_gateway.bootstrap.system import SystemClock
 from tyrum_gateway.domain.errors import NotAuthenticated, NotAuthorized, QuotaExceeded, translate
@@ -67,6 +68,28 @@ async def test_a_stream_does_not_outlive_its_token(seconds: float) -> None:
     async with asyncio.timeout(DEADLINE):
         with pytest.raises(NotAuthenticated):
             await lasting(Sessions(clock), principal, asyncio.Event())
+
+
+class SetClock(SystemClock):
+    """A clock that somebody sets."""
+
+    ahead = timedelta()
+
+    def now(self) -> datetime:
+        """See `Clock.now`."""
+        return super().now() + self.ahead
+
+
+async def test_a_stream_does_not_outlive_its_token_over_a_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the clock is ahead of the time that has passed: it was set, or the machine slept."""
+    monkeypatch.setattr(sessions_module, "LONGEST_SLEEP", 0.02)
+    clock = SetClock()
+    principal = replace(somebody(), expires_at=clock.now() + timedelta(hours=8))
+    task = await begin(Sessions(clock), principal)
+    clock.ahead = timedelta(hours=9)
+    async with asyncio.timeout(DEADLINE):
+        with pytest.raises(NotAuthenticated):
+            await task
 
 
 async def test_errors_of_a_stream_stay_what_they_are() -> None:

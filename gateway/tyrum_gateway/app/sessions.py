@@ -16,22 +16,43 @@ from tyrum_gateway.domain.principal import Principal, Role
 MOST_STREAMS = 512
 """Streams that one principal may have open, over all its connections; what one may cost is bounded too."""
 
+LONGEST_SLEEP = 60.0
+"""Seconds after which a token's end is looked at again: clocks are set, and machines sleep."""
+
 _EXPIRED = "the bearer token is not valid any more"
 
 
 class _Session:
     """One stream: the scope that ends it, and why it was ended."""
 
-    def __init__(self, principal: Principal, scope: asyncio.Timeout) -> None:
+    def __init__(self, principal: Principal, scope: asyncio.Timeout, clock: Clock) -> None:
         self.token_id = principal.token_id
         self.roles = principal.roles
         self.cause: TyrumError = NotAuthenticated(_EXPIRED)
+        self._expires_at = principal.expires_at
         self._scope = scope
+        self._clock = clock
+        self._timer: asyncio.TimerHandle | None = None
+
+    def look(self) -> None:
+        """End the stream when its token has expired, else look again in time."""
+        if self._expires_at is None:
+            return
+        left = (self._expires_at - self._clock.now()).total_seconds()
+        if left <= 0:
+            self.end(self.cause)
+        else:
+            self._timer = asyncio.get_running_loop().call_later(min(left, LONGEST_SLEEP), self.look)
 
     def end(self, cause: TyrumError) -> None:
         self.cause = cause
         if not self._scope.expired():
             self._scope.reschedule(asyncio.get_running_loop().time())
+
+    def close(self) -> None:
+        """Look no more: the stream is over."""
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 class Sessions:
@@ -60,15 +81,13 @@ class Sessions:
                 "one ends",
                 principal=principal.principal_id,
             )
-        seconds: float | None = None
-        if principal.expires_at is not None:
-            seconds = max((principal.expires_at - self._clock.now()).total_seconds(), 0)
         session: _Session | None = None
         mine = self._open.setdefault(principal.principal_id, set())
         try:
-            async with asyncio.timeout(seconds) as scope:
-                session = _Session(principal, scope)
+            async with asyncio.timeout(None) as scope:
+                session = _Session(principal, scope, self._clock)
                 mine.add(session)
+                session.look()
                 yield
         except TimeoutError:
             if session is None or not scope.expired():
@@ -76,6 +95,7 @@ class Sessions:
             raise session.cause from None
         finally:
             if session is not None:
+                session.close()
                 mine.discard(session)
             if not mine and self._open.get(principal.principal_id) is mine:
                 del self._open[principal.principal_id]
