@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -98,6 +99,31 @@ async def test_a_shortage_of_descriptors_damages_nothing(place: Place) -> None:
     lost = await place.runs.register.wait(orphan, 30)
     assert lost.end is not None
     assert lost.end.cause is Cause.LOST
+
+
+async def test_the_spawner_is_replaced_once_there_is_a_thread_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That a replacement for a killed spawner cannot be started is no reason to try but once."""
+    start, refused = asyncio.create_subprocess_exec, asyncio.Event()
+
+    async def short(*command: str, **options: Any) -> asyncio.subprocess.Process:
+        if not refused.is_set():
+            refused.set()
+            raise RuntimeError("can't start new thread")
+        return await start(*command, **options)
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", short)
+    spawner = place.crew._process
+    assert spawner is not None
+    keeping = asyncio.create_task(place.crew.keep())
+    spawner.kill()
+    await until(refused.is_set, "the refusal")
+    await until(lambda: place.crew.ready, "another spawner")
+    await place.begun("exit 0", linger=30)
+    keeping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await keeping
 
 
 async def test_leaving_a_release_damages_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,16 +34,30 @@ from tyrum_provider_kit import Environment, ServiceError
 
 
 async def test_a_killed_provider_takes_its_runs_along(tmp_path: Path) -> None:
-    """SIGKILL of the provider kills the whole tree, which would stay, and the record says PROVIDER_GONE."""
-    operation, process = new_id("op"), new_id("proc")
+    """SIGKILL of the provider kills the whole tree, which would stay, and the record says PROVIDER_GONE.
+
+    So it says of a run whose output the provider asked for and never took.
+    """
+    operation, process, followed = new_id("op"), new_id("proc"), new_id("op")
     async with Provider.started(tmp_path) as provider:
         note = provider.workspace / "pids"
         spec = provider.python(STUBBORN, str(note))
         await provider.start(spec, operation=operation, process=process)
         await until(lambda: len(pids(note)) >= 5, "the tree")
-        spawner = provider.spawner()
-        everyone = [spawner, *spawner.children(recursive=True)]
-        await provider.kill()
+        go, written = provider.workspace / "go", provider.workspace / "written"
+        flood = (
+            f"echo first; while [ ! -e {go} ]; do sleep 0.01; done; head -c 1000000 /dev/zero; > {written}"
+        )
+        reading = await provider.start(provider.shell(f"{flood}; exec sleep 60"), operation=followed)
+        async with aclosing(provider.chunks(reading, follow=True)) as chunks:
+            await anext(chunks)
+            await provider.get(reading)
+            spawner = provider.spawner()
+            everyone = [spawner, *spawner.children(recursive=True)]
+            provider.process.send_signal(signal.SIGSTOP)
+            go.touch()
+            await until(written.exists, "the output that nobody takes")
+            await provider.kill()
         await until(lambda: all(gone(pid) for pid in pids(note)), "the end of the tree")
         await until(lambda: not any(one.is_running() for one in everyone), "the end of all supervisors")
 
@@ -50,6 +65,8 @@ async def test_a_killed_provider_takes_its_runs_along(tmp_path: Path) -> None:
         resolved = (await provider.resolve(operation)).process
         assert resolved.result.cause == pb.END_CAUSE_PROVIDER_GONE
         assert (resolved.result.signal, resolved.result.tree_empty) == (signal.SIGKILL, True)
+        cause = (await provider.resolve(followed)).process.result.cause
+        assert cause == pb.END_CAUSE_PROVIDER_GONE
         lines = len(pids(note))
         assert await provider.start(spec, operation=operation, process=process) == resolved
         assert len(pids(note)) == lines, "it did not run again"

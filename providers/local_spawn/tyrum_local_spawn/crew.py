@@ -79,7 +79,7 @@ class Crew:
             await asyncio.sleep(_RESTART_SECONDS)
             try:
                 await self.start()
-            except OSError as error:
+            except (OSError, RuntimeError) as error:  # asyncio waits for a process in a thread of its own
                 _log.error("the spawner cannot be started: %s", error)
             else:
                 return

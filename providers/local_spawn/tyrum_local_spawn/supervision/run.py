@@ -177,6 +177,8 @@ class Run:
         for stream in self._streams:
             for wanted in stream.due(now):
                 self._answer(stream, wanted)
+        while self._deferred and len(self._unsent) <= _UNSENT_BYTES:
+            self._answer(*self._deferred.popleft())
         if self._kill_at is not None and now >= self._kill_at:
             self._kill(now)
 
@@ -242,10 +244,9 @@ class Run:
             tree.reap(os.getpid(), spare={self._leader})
 
     def _talk(self, events: int) -> None:
-        assert self._provider is not None
-        if events & select.POLLOUT:
-            self._flush()
-        if events & (select.POLLIN | select.POLLHUP | select.POLLRDHUP | select.POLLERR):
+        if self._provider is not None and events & select.POLLOUT:
+            self._flush(self._provider)
+        if self._provider is not None and events & ~select.POLLOUT:
             try:
                 data = self._provider.recv(_RECEIVE_BYTES)
             except BlockingIOError:
@@ -302,26 +303,25 @@ class Run:
     def _send(self, data: bytes) -> None:
         if self._provider is not None:
             self._unsent += data
-            self._flush()
+            self._flush(self._provider)
 
-    def _flush(self) -> None:
-        assert self._provider is not None
+    def _flush(self, provider: socket.socket) -> None:
+        """Send what the socket takes; the provider may turn out to be lost."""
         try:
-            sent = self._provider.send(self._unsent)
+            sent = provider.send(self._unsent)
         except BlockingIOError:
             sent = 0
         except OSError:
             self._lost_provider()
             return
         del self._unsent[:sent]
-        while self._deferred and len(self._unsent) <= _UNSENT_BYTES:
-            self._answer(*self._deferred.popleft())
         wanted = select.POLLIN | select.POLLRDHUP | (select.POLLOUT if self._unsent else 0)
-        self._poll.modify(self._provider, wanted)
+        self._poll.modify(provider, wanted)
 
     def _lost_provider(self) -> None:
         if self._provider is not None:
             self._poll.unregister(self._provider)
             self._provider = None
             self._unsent.clear()
+            self._deferred.clear()
             self._end(Cause.PROVIDER_GONE, 0, time.monotonic())
