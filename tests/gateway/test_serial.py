@@ -39,8 +39,7 @@ async def test_a_message_waits_for_the_turn_before_it_and_for_no_other_conversat
 
             (tmp_path / "go").touch()
             async with asyncio.timeout(50):
-                async for _ in first:
-                    pass
+                said = [piece async for item in first if (piece := item.delta.text or item.partial.text)]
                 async for _ in second:
                     pass
             events = await client.events(conversation)
@@ -56,3 +55,5 @@ async def test_a_message_waits_for_the_turn_before_it_and_for_no_other_conversat
         assert answered > ended, "the second turn began before the first had ended"
         assert states == {event_pb2.TURN_STATE_COMPLETED}
         assert configs.count(gateway.state_dir) == 1, "one runner works on a conversation"
+        assert "".join(said).count("Held.") <= 1, "and asks the model once for each step"
+    assert "transition_dropped" not in gateway.log, "nor has anybody else done the same work"
