@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -35,7 +36,7 @@ class Born:
 
     def kill(self) -> None:
         """Send SIGKILL."""
-        if self.poll() is None:
+        with suppress(ProcessLookupError):  # it has ended
             signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
 
     def wait(self, timeout: float) -> int:
