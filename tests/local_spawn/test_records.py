@@ -17,13 +17,14 @@ import pytest_asyncio
 from tests.local_spawn.driver import DEADLINE, Provider, context, limits, new_id, until
 from tyrum.isolation.v1 import isolation_pb2 as pb
 from tyrum_local_spawn.convert import read_start
-from tyrum_local_spawn.crew import Crew
+from tyrum_local_spawn.crew import LEAVE_SECONDS, Crew
 from tyrum_local_spawn.failures import Broken, Unknown
 from tyrum_local_spawn.ids import OperationId, ProcessId
-from tyrum_local_spawn.runs import Runs
+from tyrum_local_spawn.runs import HARD_END_SECONDS, Runs
 from tyrum_local_spawn.settings import read_settings
 from tyrum_local_spawn.store import Store
 from tyrum_local_spawn.supervision.record import Cause, Tombstone
+from tyrum_provider_kit.serve import PROVIDER_MARGIN
 
 
 class Place:
@@ -196,3 +197,8 @@ async def test_commands_that_stop_their_supervisors_are_ended(
     leaders = [Path("/proc", note.read_text("ascii").strip()) for note in notes]
     await until(lambda: not any(leader.exists() for leader in leaders), "the commands' end")
     assert place.runs.register.running == 0
+
+
+def test_a_shutdown_is_orderly_whatever_holds_up_its_supervisors() -> None:
+    """All that it waits for fits into what the kit gives it beyond the grace: later it would have failed."""
+    assert HARD_END_SECONDS + LEAVE_SECONDS < PROVIDER_MARGIN

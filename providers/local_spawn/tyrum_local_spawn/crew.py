@@ -20,7 +20,8 @@ _BOOTSTRAP: Final = (
 )
 """Isolated mode knows no site-packages; the package's place comes last, so that it shadows nothing."""
 _RESTART_SECONDS: Final = 0.5
-_LEAVE_SECONDS: Final = 1.0
+LEAVE_SECONDS: Final = 0.3
+"""How long a shutdown waits for the spawner, which leaves by itself as soon as its supervisors have."""
 
 _log = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ class Crew:
         self._hang_up()
         if self._process is not None:
             try:
-                async with asyncio.timeout(_LEAVE_SECONDS):
+                async with asyncio.timeout(LEAVE_SECONDS):
                     await self._process.wait()
             except TimeoutError:
                 _log.warning("the spawner still waits for supervisors to end")

@@ -31,7 +31,8 @@ _SUPERVISORS: Final = 3
 _FULL_SECONDS: Final = 0.005
 """How long a start waits before it looks again whether the spawner takes more orders."""
 _SOFT_END_SECONDS: Final = 1.0
-_HARD_END_SECONDS: Final = 0.6
+HARD_END_SECONDS: Final = 0.6
+"""How long a shutdown waits beyond its grace for runs that are being killed."""
 _SWEEP_SECONDS: Final = 3600.0
 _OVERDUE_SECONDS: Final = 45.0
 """How long after its limit, or its cancellation, a run has ended whatever grace was given: its supervisor is
@@ -222,7 +223,7 @@ class Runs:
         for run in self.register.runs:
             if run.link is not None:
                 run.link.cancel(Cause.PROVIDER_GONE, max(0.0, until - loop.time()))
-        await self._all_settled(max(0.0, until - loop.time()) + _HARD_END_SECONDS)
+        await self._all_settled(max(0.0, until - loop.time()) + HARD_END_SECONDS)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
