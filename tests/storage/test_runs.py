@@ -20,7 +20,7 @@ from tests.storage.builders import (
     running,
 )
 from tyrum_gateway.app import runs as desk_module
-from tyrum_gateway.app.runs import RunDesk
+from tyrum_gateway.app.runs import RunDesk, RunPage
 from tyrum_gateway.app.step_bounds import MAX_CALLS
 from tyrum_gateway.domain import transcript
 from tyrum_gateway.domain.approval import Approval, Outcome
@@ -278,16 +278,29 @@ async def test_a_page_looks_at_a_bounded_number_of_turns(
     """Where hardly anything fits, a page ends empty with a place to go on, and going on finds the rest."""
     monkeypatch.setattr(desk_module, "LOOKED_AT", 4)
     monkeypatch.setattr(desk_module, "_BATCH", 2)
-    who = new(PrincipalId)
-    (wanted,) = await turns(store, 1, principal_id=who)
+    wanted = (await running(store)).turn_id
     await turns(store, 9)
-    desk = RunDesk(store.runs, store.principals)
-    page = await desk.page(AUDITOR, RunFilter(principal_id=who), None, 10)
+    desk, chosen = RunDesk(store.runs, store.principals), RunFilter(state=TurnState.RUNNING)
+    page = await desk.page(AUDITOR, chosen, None, 10)
     assert page.runs == ()
     assert page.next is not None
-    assert [run.turn_id async for runs in desk.all(AUDITOR, RunFilter(principal_id=who)) for run in runs] == [
-        wanted
-    ]
+    assert [run.turn_id async for runs in desk.all(AUDITOR, chosen) for run in runs] == [wanted]
+
+
+async def test_a_page_of_ones_own_runs_tells_nothing_of_others(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where one goes on is a turn of one's own: the id of another's would say when that was made."""
+    monkeypatch.setattr(desk_module, "LOOKED_AT", 2)
+    monkeypatch.setattr(desk_module, "_BATCH", 2)
+    one = chatter()
+    mine = await turns(store, 3, principal_id=one.principal_id)
+    await turns(store, 9)
+    desk = RunDesk(store.runs, store.principals)
+    page = await desk.page(one, RunFilter(), None, 10)
+    assert ([run.turn_id for run in page.runs], page.next) == (mine[:2], mine[1])
+    theirs = (await store.runs.run((await turns(store, 1))[0])).conversation_id
+    assert await desk.page(one, RunFilter(conversation_id=theirs), None, 10) == RunPage((), None)
 
 
 async def test_a_chat_client_sees_its_own_runs_only(store: SqliteStore) -> None:

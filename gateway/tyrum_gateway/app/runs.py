@@ -81,7 +81,7 @@ class RunDesk:
         picked: list[TurnId] = []
         last, looked_at = before, 0
         while looked_at < LOOKED_AT:
-            entries = await self._runs.entries(last, _BATCH, chosen.conversation_id)
+            entries = await self._runs.entries(last, _BATCH, chosen.conversation_id, chosen.principal_id)
             for entry in entries:
                 if chosen.since is not None and entry.created_at + _SLACK < chosen.since:
                     return await self._read(picked, None)
@@ -118,8 +118,7 @@ class RunDesk:
 
 def _fits(entry: RunEntry, chosen: RunFilter) -> bool:
     return (
-        (chosen.principal_id is None or entry.principal_id == chosen.principal_id)
-        and (chosen.state is None or entry.state is chosen.state)
+        (chosen.state is None or entry.state is chosen.state)
         and (chosen.since is None or entry.created_at >= chosen.since)
         and (chosen.until is None or entry.created_at < chosen.until)
     )

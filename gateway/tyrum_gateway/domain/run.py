@@ -159,7 +159,6 @@ class RunEntry:
     """What filters look at."""
 
     turn_id: TurnId
-    principal_id: PrincipalId
     state: TurnState
     created_at: datetime
 
@@ -168,9 +167,20 @@ class RunLog(Protocol):
     """Reading the registry."""
 
     async def entries(
-        self, before: TurnId | None, limit: int, conversation_id: ConversationId | None
+        self,
+        before: TurnId | None,
+        limit: int,
+        conversation_id: ConversationId | None,
+        principal_id: PrincipalId | None,
     ) -> Sequence[RunEntry]:
-        """List turns, newest first, beginning after `before`; of one conversation unless it is None."""
+        """List turns, newest first, beginning after `before`.
+
+        Args:
+            before: None for the newest.
+            limit: How many at most.
+            conversation_id: Only turns of this conversation.
+            principal_id: Only turns of this principal.
+        """
         ...
 
     async def run(self, turn_id: TurnId) -> Run:

@@ -46,21 +46,39 @@ from tyrum_gateway.storage.times import from_microseconds
 Id = TypeVar("Id", bound=EntityId)
 
 _size: BindParameter[int] = bindparam("size")
-_entries: Select[tuple[object, ...]] = select(
-    turns.c.turn_id, turns.c.principal_id, turns.c.state, turns.c.created_at
-)
+_entries: Select[tuple[object, ...]] = select(turns.c.turn_id, turns.c.state, turns.c.created_at)
 _newest = _entries.order_by(turns.c.turn_id.desc()).limit(_size)
 _of = (
     _entries.where(turns.c.conversation_id == bindparam("conversation"))
     .order_by(turns.c.number.desc())
     .limit(_size)
 )
-_earlier = select(turns.c.number).where(turns.c.turn_id == bindparam("before")).scalar_subquery()
+_older = turns.c.turn_id < bindparam("before")
+_earlier = turns.c.number < (
+    select(turns.c.number).where(turns.c.turn_id == bindparam("before")).scalar_subquery()
+)
+_own = turns.c.principal_id == bindparam("principal")
 
 NEWEST_RUNS = compiled(_newest)
-RUNS_BEFORE = compiled(_newest.where(turns.c.turn_id < bindparam("before")))
+RUNS_BEFORE = compiled(_newest.where(_older))
+NEWEST_OWN_RUNS = compiled(_newest.where(_own))
+OWN_RUNS_BEFORE = compiled(_newest.where(_own, _older))
 NEWEST_RUNS_OF = compiled(_of)
-RUNS_OF_BEFORE = compiled(_of.where(turns.c.number < _earlier))
+RUNS_OF_BEFORE = compiled(_of.where(_earlier))
+NEWEST_OWN_RUNS_OF = compiled(_of.where(_own))
+OWN_RUNS_OF_BEFORE = compiled(_of.where(_own, _earlier))
+
+_PAGES = {
+    # By whether of one conversation, of one principal, and behind another page.
+    (False, False, False): NEWEST_RUNS,
+    (False, False, True): RUNS_BEFORE,
+    (False, True, False): NEWEST_OWN_RUNS,
+    (False, True, True): OWN_RUNS_BEFORE,
+    (True, False, False): NEWEST_RUNS_OF,
+    (True, False, True): RUNS_OF_BEFORE,
+    (True, True, False): NEWEST_OWN_RUNS_OF,
+    (True, True, True): OWN_RUNS_OF_BEFORE,
+}
 
 RUN_TURN = compiled(
     select(turns, principals.c.name.label("principal"))
@@ -93,9 +111,9 @@ RUN_CALLS = compiled(
     .order_by(calls.c.turn_id, calls.c.step, calls.c.position)
     .limit(literal_column(f"{MOST_CALLS}"))
 )
-_own = select(turns.c.conversation_id).where(turns.c.turn_id == bindparam("turn")).scalar_subquery()
+_conversation = select(turns.c.conversation_id).where(turns.c.turn_id == bindparam("turn")).scalar_subquery()
 _number = select(turns.c.number).where(turns.c.turn_id == bindparam("turn")).scalar_subquery()
-_of_turn = (events.c.conversation_id == _own) & (events.c.turn_number == _number)
+_of_turn = (events.c.conversation_id == _conversation) & (events.c.turn_number == _number)
 # Asked through the events, because a call that was asked about again knows its last question only.
 RUN_APPROVALS = compiled(
     select(approvals)
@@ -137,19 +155,24 @@ class SqliteRunLog(RunLog):
         self._reads = reads
 
     async def entries(
-        self, before: TurnId | None, limit: int, conversation_id: ConversationId | None
+        self,
+        before: TurnId | None,
+        limit: int,
+        conversation_id: ConversationId | None,
+        principal_id: PrincipalId | None,
     ) -> Sequence[RunEntry]:
         """See `RunLog.entries`."""
-        if conversation_id is None:
-            statement = NEWEST_RUNS if before is None else RUNS_BEFORE
-        else:
-            statement = NEWEST_RUNS_OF if before is None else RUNS_OF_BEFORE
-        parameters = {"before": before, "size": limit, "conversation": conversation_id}
+        statement = _PAGES[conversation_id is not None, principal_id is not None, before is not None]
+        parameters = {
+            "before": before,
+            "size": limit,
+            "conversation": conversation_id,
+            "principal": principal_id,
+        }
         (found,) = await self._reads.fetch((statement, parameters))
         return [
             RunEntry(
                 TurnId(row["turn_id"]),
-                PrincipalId(row["principal_id"]),
                 TurnState(row["state"]),
                 from_microseconds(row["created_at"]),
             )

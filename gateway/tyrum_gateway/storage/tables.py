@@ -97,6 +97,7 @@ turns = Table(
 Index("turns_unfinished", turns.c.conversation_id, turns.c.number, sqlite_where=turns.c.ended_at.is_(None))
 # With the end, so that they are counted without a look at the rows.
 Index("turns_unfinished_of", turns.c.principal_id, turns.c.ended_at, sqlite_where=turns.c.ended_at.is_(None))
+Index("turns_of_principal", turns.c.principal_id, turns.c.turn_id)
 
 bindings = Table(
     "bindings",
