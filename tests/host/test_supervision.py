@@ -134,15 +134,24 @@ async def test_the_whole_group_ends_with_its_leader(place: Place) -> None:
 
 
 async def test_crash_loop_ends_in_quarantine(place: Place) -> None:
-    """A provider that is admitted and dies over and over is quarantined; being admitted forgives nothing."""
+    """A provider that is admitted and dies over and over is quarantined; being admitted forgives nothing.
+
+    A defect of the host itself, here of who is told of an end, counts like any end and rejects nothing.
+    """
     exits: list[ExitNotice] = []
+
+    def told(notice: ExitNotice) -> None:
+        exits.append(notice)
+        if len(exits) == 1:
+            raise RuntimeError("a defect")
+
     host = ProviderHost(
         [spec("good", name="dying")],
         state_dir=place.state,
         runtime_dir=place.runtime,
         bounds=FAST,
         restarts=replace(EAGER, crash_limit=3),
-        on_exit=exits.append,
+        on_exit=told,
     )
     async with host:
         for generation in (1, 2, 3):
