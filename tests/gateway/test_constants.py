@@ -22,6 +22,20 @@ from tyrum_gateway.domain.prompt import WINDOW
 LAUNCHER = (sys.executable, counting_gateway.__file__)
 TOKEN = "t" * 43
 EVENTS_OF_A_TURN = 8
+PAUSING = """\
+scenarios:
+  - user: pause
+    steps:
+      - calls: [{tool: process.run, arguments: {argv: [sleep, "0.1"]}}]
+      - deltas: ["Paused."]
+"""
+"""A command that is short, and yet longer than what ends before its start can be told."""
+PAUSING_RULE = """\
+      - id: pause
+        decision: allow
+        author: the test
+        match: {tool: process.run, program: /usr/bin/sleep, argv: ["0.1"]}
+"""
 PAST = (0, 200, 10_000)
 """Events of the conversations that exist when the gateway starts."""
 
@@ -53,7 +67,12 @@ def counting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Counting]:
         return {events: await history.write(state / "tyrum.sqlite3", events, digest) for events in PAST}
 
     conversations = asyncio.run(write())
-    gateway = RunningGateway(state, configs.write(directory), launcher=LAUNCHER)
+    config = configs.write(
+        directory,
+        script=configs.COUNTING_SCRIPT.replace("scenarios:\n", PAUSING),
+        rules=configs.COUNTING_RULE + PAUSING_RULE,
+    )
+    gateway = RunningGateway(state, config, launcher=LAUNCHER)
     try:
         gateway.start()
         yield Counting(gateway, conversations)
@@ -93,7 +112,7 @@ async def test_a_short_call_is_two_calls_of_the_provider(counting: Counting) -> 
             await settled_calls(client, counting, conversation)
             before = Counter(counting.counters()[-1]["calls"])
             for _ in range(6):
-                await client.turn("count", conversation)
+                await client.turn("pause", conversation)
             await settled_calls(client, counting, conversation)
             made = Counter(counting.counters()[-1]["calls"]) - before
             if "WaitProcess" not in made:
