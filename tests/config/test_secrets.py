@@ -40,6 +40,7 @@ def test_a_reference_is_resolved_when_asked(tmp_path: Path) -> None:
     [
         ("${env:MISSING}", "environment variable `MISSING` is not set"),
         ("${env:EMPTY}", "env `EMPTY` is empty"),
+        ("${env:BINARY}", "environment variable `BINARY` is not UTF-8 text"),
         ("${file:missing}", "cannot be read: No such file or directory"),
         ("${file:directory}", "not a regular file"),
         ("${file:pipe}", "not a regular file"),
@@ -54,7 +55,7 @@ def test_a_secret_that_is_not_there_is_placed(tmp_path: Path, text: str, expecte
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "large").write_bytes(b"x" * 65537)
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
-    (found,) = lines(tmp_path, MINIMAL + f"secrets:\n  TOKEN: {text}\n", {"EMPTY": ""})
+    (found,) = lines(tmp_path, MINIMAL + f"secrets:\n  TOKEN: {text}\n", {"EMPTY": "", "BINARY": "\udcff"})
     assert found.startswith("9:10: secrets.TOKEN: ")
     assert expected in found
 

@@ -101,6 +101,12 @@ class SecretReference:
                 value = self._environment.get(self.target)
                 if value is None:
                     raise SecretUnavailable(f"environment variable `{self.target}` is not set")
+                try:
+                    value.encode()
+                except UnicodeEncodeError:
+                    raise SecretUnavailable(
+                        f"environment variable `{self.target}` is not UTF-8 text"
+                    ) from None
             case Source.FILE:
                 value = _read(pathlib.Path(self.target), f"file `{self.target}`")
             case Source.CREDENTIAL:

@@ -40,7 +40,11 @@ class Redactor:
         self._pattern = re.compile(_OWN_TOKENS)
 
     def register(self, values: Iterable[str]) -> None:
-        """Mask these values from now on; those shorter than four characters would mask ordinary text."""
+        """Mask these values from now on; those shorter than four characters would mask ordinary text.
+
+        Args:
+            values: Secrets, which are UTF-8 text.
+        """
         fresh = {value for value in values if len(value) >= _SHORTEST} - self._values
         if fresh:
             self._values |= fresh
@@ -90,7 +94,7 @@ def _forms(value: str) -> set[str]:
         urllib.parse.quote(value, safe=""),
         urllib.parse.quote_plus(value),
     }
-    parts = {*value.splitlines(), *_base64(value.encode(errors="surrogateescape"))}
+    parts = {*value.splitlines(), *_base64(value.encode())}
     return whole | {part for part in parts if len(part) >= _SHORTEST_PART}
 
 
