@@ -126,6 +126,8 @@ async def test_a_turn_on_a_full_disk_stays_whole_and_goes_on_when_there_is_room(
             with pytest.raises(StateUnusable, match=re.escape(str(database))) as caught:
                 await store.accept(message())
             assert not small_disk.mounted or translate(caught.value).reason == "QUOTA"
+            with pytest.raises(StateUnusable):
+                await store.rewrite()
             model.may.set()
             while store.refused is None:  # noqa: ASYNC110 - the store tells nobody
                 await asyncio.sleep(0.01)
@@ -133,6 +135,7 @@ async def test_a_turn_on_a_full_disk_stays_whole_and_goes_on_when_there_is_room(
             await keeper.sign()  # a last block may hold the head, or it is reported: nothing is raised
             assert await _stored(store, turn) == (before, events)
             small_disk.free()
+            await store.rewrite()
             while not (await _stored(store, turn))[0].state.final:  # noqa: ASYNC110 - in the database
                 await asyncio.sleep(0.01)
             stopping.set()

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 import structlog
 
 from tyrum_gateway.bootstrap.compose import Composition
-from tyrum_gateway.bootstrap.system import SystemClock
 from tyrum_gateway.config.settings import Settings
 from tyrum_gateway.domain.errors import TyrumError
 from tyrum_gateway.storage import SqliteStore
@@ -50,10 +49,10 @@ async def operations(
 
 
 async def _unwritable(store: SqliteStore, asking: asyncio.Lock) -> list[str]:
-    """Say so when a write that changes nothing does not get through behind all others."""
+    """Say so when a write that changes nothing fails, or does not get through behind all others."""
     try:
         async with asyncio.timeout(WRITE_SECONDS), asking:
-            await store.record((), SystemClock().now())
+            await store.rewrite()
     except (TimeoutError, TyrumError):
         return ["database: takes no writes"]
     return []

@@ -134,6 +134,14 @@ class SqliteStore(Store):
         """See `Store.record`."""
         await self._writer.run(functools.partial(writes.record, entries=entries, at=at))
 
+    async def rewrite(self) -> None:
+        """Write what is there already: it tells whether the database takes writes, and counts as no commit.
+
+        Raises:
+            StateUnusable: It takes none: the disk is full, say, or does not answer.
+        """
+        await self._writer.run(writes.rewrite)
+
     async def ensure_principal(
         self, principal_id: PrincipalId, name: str, roles: Sequence[str], token_sha256: str, now: datetime
     ) -> PrincipalId:
