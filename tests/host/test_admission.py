@@ -91,7 +91,7 @@ async def test_waits_for_what_a_predecessor_still_holds(place: Place) -> None:
         state_dir=place.state,
         runtime_dir=place.runtime,
         bounds=FAST,
-        restarts=RestartPolicy(initial_delay=0.5, max_delay=0.5, crash_limit=1000),
+        restarts=RestartPolicy(initial_delay=0.1, max_delay=0.1, crash_limit=1000),
     )
     async with host:
         assert await host.wait_settled(SETTLE)
@@ -99,8 +99,13 @@ async def test_waits_for_what_a_predecessor_still_holds(place: Place) -> None:
         assert pid is not None
         away.touch()
         os.kill(pid, signal.SIGKILL)
-        assert await host.wait_until(lambda host: "refused at posture" in host.status("busy").reason, SETTLE)
-        assert host.status("busy").lifecycle is Lifecycle.BACKING_OFF
+        assert await host.wait_until(
+            lambda host: (
+                host.status("busy").lifecycle is Lifecycle.BACKING_OFF
+                and "refused at posture" in host.status("busy").reason
+            ),
+            SETTLE,
+        )
         away.unlink()
         assert await host.wait_until(lambda host: host.status("busy").lifecycle is Lifecycle.ADMITTED, SETTLE)
 

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import grpc
@@ -15,6 +15,7 @@ from grpc import aio
 
 from tests.host.support import Place, eventually
 from tyrum.isolation.v1 import isolation_pb2
+from tyrum.provider.v1 import control_pb2
 from tyrum_provider_host import (
     OperationContext,
     OutcomeUnknown,
@@ -23,8 +24,10 @@ from tyrum_provider_host import (
     ProviderUnavailable,
 )
 from tyrum_provider_host.channel_client import ProviderChannel
+from tyrum_provider_host.control_client import ControlClient
 from tyrum_provider_host.isolation import IsolationClient
 from tyrum_provider_host.launch import create_directory, prepare_runtime_directory, sweep
+from tyrum_provider_host.spec import TimeBounds
 
 EMPTY_SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 METHOD = "/test.Service/Method"
@@ -89,16 +92,20 @@ async def test_authority_is_localhost_and_bearer_waits_for_the_proof(place: Plac
 
 @contextlib.asynccontextmanager
 async def served(
-    place: Place, service: str, **methods: "grpc.RpcMethodHandler[bytes, bytes]"
+    place: Place,
+    service: str,
+    mask: Callable[[str], str] = str,
+    /,
+    **methods: "grpc.RpcMethodHandler[bytes, bytes]",
 ) -> AsyncIterator[ProviderChannel]:
     """Serve raw methods of one service, and connect to them."""
-    place.runtime.mkdir(parents=True)
+    place.runtime.mkdir(parents=True, exist_ok=True)
     path = place.runtime / "p.sock"
     server = aio.server()
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
     server.add_insecure_port(f"unix:{path}")
     await server.start()
-    channel = ProviderChannel("good", path)
+    channel = ProviderChannel("good", path, mask=mask)
     try:
         yield channel
     finally:
@@ -151,6 +158,33 @@ async def test_an_answer_that_is_no_message_leaves_the_outcome_unknown(place: Pl
         with pytest.raises(ProviderBug, match="no message of this method"):
             async for _ in client.read_output(CONTEXT, "proc_x", OutputStream.STDOUT):
                 pass
+
+
+async def test_what_a_provider_says_of_itself_repeats_no_secret(place: Place) -> None:
+    """Posture and conditions are shown to people: secrets in them are masked, and names are as they were."""
+
+    async def posture(request: bytes, context: object) -> bytes:
+        claim = isolation_pb2.Claim(
+            name="net.none", status=isolation_pb2.CLAIM_STATUS_UNPROVED, mechanism="none, with key none"
+        )
+        return isolation_pb2.GetPostureResponse(claims=[claim], notes=["key none"]).SerializeToString()
+
+    async def probe(request: bytes, context: object) -> bytes:
+        condition = control_pb2.Condition(type="none", message="key none")
+        return control_pb2.ProbeResponse(conditions=[condition]).SerializeToString()
+
+    def mask(text: str) -> str:
+        return text.replace("none", "***")
+
+    method: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(posture)
+    async with served(place, "tyrum.isolation.v1.IsolationService", mask, GetPosture=method) as channel:
+        shown = await IsolationClient(channel).posture()
+    assert [(claim.name, claim.mechanism) for claim in shown.claims] == [("net.none", "***, with key ***")]
+    assert shown.notes == ("key ***",)
+    method = grpc.unary_unary_rpc_method_handler(probe)
+    async with served(place, "tyrum.provider.v1.ProviderControlService", mask, Probe=method) as channel:
+        facts = await ControlClient(channel, TimeBounds()).probe(frozenset())
+    assert facts.detail.endswith("not TRUE: ***: key ***")
 
 
 async def test_a_refused_call_is_made_once(place: Place) -> None:

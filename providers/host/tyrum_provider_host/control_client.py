@@ -26,6 +26,7 @@ _DOMAIN = "tyrum.provider.v1"
 _HEALTH = "grpc.health.v1"
 _MAX_LISTED = 64
 """Most entries of a list in an answer."""
+_SILENT = "no reason given"
 
 
 class ContractViolation(ProviderError):
@@ -127,7 +128,7 @@ class ControlClient:
             timeout=self._bounds.validate,
         )
         return tuple(
-            ConfigFinding(sanitise(item.path, 256), sanitise(item.rule, 64), sanitise(item.message, MAX_TEXT))
+            ConfigFinding(self._said(item.path, 256), self._said(item.rule, 64), self._said(item.message))
             for item in answer.violations[:_MAX_LISTED]
         )
 
@@ -174,12 +175,12 @@ class ControlClient:
             )
         available = control_pb2.CAPABILITY_AVAILABILITY_AVAILABLE
         unavailable = {
-            name: self._given(item.reason)
+            name: self._said(item.reason) or _SILENT
             for name, item in known.items()
             if name in declared and item.availability != available
         }
         failing = [
-            f"{sanitise(item.type, 64)}: {self._given(item.reason or item.message)}"
+            f"{self._said(item.type, 64)}: {self._said(item.reason or item.message) or _SILENT}"
             for item in answer.conditions
             if item.status != control_pb2.CONDITION_STATUS_TRUE
         ]
@@ -189,8 +190,9 @@ class ControlClient:
         # Conditions are what readiness rests on: one that is not TRUE outweighs the provider's own summary.
         return ProbeFacts(answer.ready and not failing, detail, MappingProxyType(unavailable))
 
-    def _given(self, reason: str) -> str:
-        return sanitise(self._channel.mask(reason), MAX_TEXT) or "no reason given"
+    def _said(self, text: str, limit: int = MAX_TEXT) -> str:
+        """Make text for people safe to show; names that something is compared with are never masked."""
+        return sanitise(self._channel.mask(text), limit)
 
     async def serving(self, service: str) -> str | None:
         """Check the health of `service`; None when it is SERVING, otherwise the status it has."""

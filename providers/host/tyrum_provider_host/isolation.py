@@ -216,7 +216,11 @@ class IsolationClient:
     async def posture(self, *, timeout: float = 2.0) -> Posture:
         """Return every claim with its status."""
         return await self._unary(
-            self._stub.GetPosture, isolation_pb2.GetPostureRequest(), "GetPosture", timeout, convert.posture
+            self._stub.GetPosture,
+            isolation_pb2.GetPostureRequest(),
+            "GetPosture",
+            timeout,
+            lambda answer: convert.posture(answer, mask=self._channel.mask),
         )
 
     async def _unary(

@@ -5,6 +5,7 @@ value; it raises `ContractViolation` naming the field.
 """
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from google.protobuf.duration_pb2 import Duration
@@ -156,8 +157,8 @@ def chunk(message: isolation_pb2.ReadOutputResponse) -> OutputChunk:
     return OutputChunk(message.offset, message.data, message.dropped_before, message.eof)
 
 
-def posture(message: isolation_pb2.GetPostureResponse) -> Posture:
-    """Check and convert the posture.
+def posture(message: isolation_pb2.GetPostureResponse, *, mask: Callable[[str], str] = str) -> Posture:
+    """Check and convert the posture; `mask` hides the secrets that the provider was given and may repeat.
 
     Raises:
         ContractViolation: a claim has no name or status, or is there twice.
@@ -169,11 +170,11 @@ def posture(message: isolation_pb2.GetPostureResponse) -> Posture:
         name, status = sanitise(item.name, 64), _CLAIM_STATUSES.get(item.status)
         if not name or status is None:
             raise ContractViolation(f"claim `{name}` has no name, or a missing or unknown status")
-        claims.append(Claim(name, status, sanitise(item.mechanism, MAX_TEXT)))
+        claims.append(Claim(name, status, sanitise(mask(item.mechanism), MAX_TEXT)))
     names = [claim.name for claim in claims]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise ContractViolation(f"`claims` states {', '.join(repeated)} twice")
-    notes = tuple(sanitise(note, MAX_TEXT) for note in message.notes[:MAX_NOTES])
+    notes = tuple(sanitise(mask(note), MAX_TEXT) for note in message.notes[:MAX_NOTES])
     return Posture(tuple(claims), message.run_uid, message.shares_gateway_user, notes)
 
 
