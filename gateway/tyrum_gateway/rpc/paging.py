@@ -1,6 +1,7 @@
 """Reading what one page shows.
 
-Invariant: however large entries are, hardly more of them are in memory than fit into a message.
+Invariant: entries are read in batches, and no further batch once those that were read fill a message: a page
+of large ones costs one batch of them, not as many as were asked for.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,7 +10,7 @@ from typing import TypeVar
 from tyrum_gateway.rpc.convert import MAX_PAGE
 
 FIRST = 32
-"""Entries that are read first; as long as they are small, twice as many follow each time."""
+"""Entries of the first batch; as long as they are small, each batch is twice the one before."""
 
 _Item = TypeVar("_Item")
 
