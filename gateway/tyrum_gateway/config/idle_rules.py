@@ -16,7 +16,16 @@ from tyrum_gateway.config.document import Node, descend
 from tyrum_gateway.config.load import CheckedFile, read_file
 from tyrum_gateway.config.policy import to_bundle
 from tyrum_gateway.config.problems import START, Path, Place, Problem, did_you_mean
-from tyrum_gateway.domain.policy import DEPLOYMENT, Bundle, Decision, Literal, Rule, overshadowed, together
+from tyrum_gateway.domain.policy import (
+    DEPLOYMENT,
+    Bundle,
+    Decision,
+    Effect,
+    Literal,
+    Rule,
+    overshadowed,
+    together,
+)
 
 _EACH = 5
 """Rules beaten by the same one that are told of one by one."""
@@ -89,8 +98,8 @@ def _of_bundles(source: _Source, policy: Mapping[str, model.Bundle], used: set[s
 def _of_rules(source: _Source, path: Path, bundle: Bundle, shared: Bundle | None) -> Iterator[Problem]:
     for index, rule in enumerate(bundle.rules):
         for key, message in _match(source, rule):
-            full = (*path, "rules", index, "match", *((key,) if key else ()))
-            yield source.doubt(full, "seems_idle", f"rule `{rule.rule_id}` {message}")
+            place = (*path, "rules", index, "match", key)
+            yield source.doubt(place, "seems_idle", f"rule `{rule.rule_id}` {message}")
     yield from _beaten(source, path, bundle, shared)
 
 
@@ -126,7 +135,7 @@ def _beaten(source: _Source, path: Path, bundle: Bundle, shared: Bundle | None) 
 
 def _match(source: _Source, rule: Rule) -> Iterator[tuple[str, str]]:
     """Give the key of the match and what is wrong with it."""
-    if rule.effect is not None and rule.effect.value == "read_only":
+    if rule.effect is Effect.READ_ONLY:
         yield "effect", "matches nothing: no tool of this version only reads; leave out `effect`"
     first = rule.argv[0].text if rule.argv and isinstance(rule.argv[0], Literal) else ""
     if rule.program is None:
