@@ -132,11 +132,11 @@ class Runs:
 
     async def _see_over(self, run: Run, order: Order) -> None:
         if run.link is not None:
+            overdue = _hang_up_later(run.link, order.wall_time + _OVERDUE_SECONDS)
             try:
-                async with asyncio.timeout(order.wall_time + _OVERDUE_SECONDS):
-                    await run.link.over()
-            except TimeoutError:
-                _hang_up(run.link)
+                await run.link.over()
+            finally:
+                overdue.cancel()
         if run.running:
             run.kill_leader()
             await self.register.settle(run)
@@ -201,7 +201,7 @@ class Runs:
         run = await self.register.find(process_id)
         if run.link is not None:
             run.link.cancel(Cause.CANCELLED, grace)
-            asyncio.get_running_loop().call_later(_OVERDUE_SECONDS, _hang_up, run.link)
+            _hang_up_later(run.link, _OVERDUE_SECONDS)
         return run.view()
 
     def keep_watch(self) -> None:
@@ -247,8 +247,12 @@ class Runs:
             _log.error("work on a run failed", exc_info=error)
 
 
-def _hang_up(link: SupervisorLink) -> None:
-    """Stop waiting for a supervisor that does not end its run: what it leaves is settled without it."""
-    if link.open:
-        _log.error("a supervisor does not end its run, and is ended")
-        link.close()
+def _hang_up_later(link: SupervisorLink, seconds: float) -> asyncio.TimerHandle:
+    """Stop waiting then for a supervisor that does not end its run: what it leaves is settled without it."""
+
+    def hang_up() -> None:
+        if link.open:
+            _log.error("a supervisor does not end its run, and is ended")
+            link.close()
+
+    return asyncio.get_running_loop().call_later(seconds, hang_up)

@@ -71,7 +71,11 @@ def _salvage(spool: Path, cap: int) -> StreamEnd:
 
 
 def kill_holder(journal_fd: int, pid: int) -> None:
-    """Kill a supervisor that does not end by itself, if the process of that id really holds the journal."""
+    """Kill a supervisor that does not end by itself, if the process of that id really holds the journal.
+
+    Raises:
+        OSError: descriptors or memory are short, so that it could not be looked at.
+    """
     wanted = os.fstat(journal_fd)
     try:
         pidfd = os.pidfd_open(pid)
@@ -84,7 +88,7 @@ def kill_holder(journal_fd: int, pid: int) -> None:
                 if (status.st_dev, status.st_ino) == (wanted.st_dev, wanted.st_ino):
                     signal.pidfd_send_signal(pidfd, signal.SIGKILL)
                     return
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError, PermissionError):  # it has ended, or is another's
         return
     finally:
         os.close(pidfd)

@@ -45,6 +45,8 @@ OPERATION_ID: Final = re.compile(r"op_[0-9a-z]{26}")
 _KEY_BYTES: Final = 32
 _OWNER_SECONDS: Final = 4.0
 """How long a predecessor, or a supervisor whose provider is gone, may take to finish."""
+_KILLED_SECONDS: Final = 4.0
+"""How long a supervisor may take to be gone once it was killed."""
 _SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _UNOWNED: Final = "."
 """Prefix of directories in the making and in removal."""
@@ -173,7 +175,7 @@ class Store:
         try:
             if not settling.locked(fd, until):
                 settling.kill_holder(fd, decode_journal((directory / JOURNAL).read_bytes()).supervisor_pid)
-                if not settling.locked(fd, time.monotonic() + _OWNER_SECONDS):
+                if not settling.locked(fd, time.monotonic() + _KILLED_SECONDS):
                     raise DamagedRecord("the run's supervisor neither ends nor can be ended")
             found = self._read(operation_id)
             if not isinstance(found, RunRecord):
