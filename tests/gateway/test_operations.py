@@ -68,10 +68,20 @@ async def samples(gateway: RunningGateway) -> dict[tuple[str, tuple[str, ...]], 
     }
 
 
+async def becomes(gateway: RunningGateway, expected: tuple[int, str]) -> None:
+    """Wait for an answer of `/readyz`."""
+    async with asyncio.timeout(2 * DEADLINE):
+        while True:
+            # On a machine under load, the listener's own bound may come before the answer.
+            with contextlib.suppress(IndexError, ConnectionError):
+                if await ask(gateway, "/readyz") == expected:
+                    return
+
+
 async def test_a_serving_gateway_is_alive_and_ready(gateway: RunningGateway) -> None:
     """Both probes answer 200 with one word; only GET and only the three paths are answered."""
     assert await ask(gateway, "/livez") == (200, "ok\n")
-    assert await ask(gateway, "/readyz") == (200, "ok\n")
+    await becomes(gateway, (200, "ok\n"))
     assert (await ask(gateway, "/"))[0] == 404
     assert (await ask(gateway, "/metrics/x"))[0] == 404
     assert (await ask(gateway, "/livez", "POST"))[0] == 405
@@ -79,23 +89,14 @@ async def test_a_serving_gateway_is_alive_and_ready(gateway: RunningGateway) -> 
 
 async def test_a_database_that_takes_no_writes_is_named(gateway: RunningGateway) -> None:
     """While another program holds the database, the gateway is alive and not ready, and says why."""
-
-    async def becomes(expected: tuple[int, str]) -> None:
-        async with asyncio.timeout(2 * DEADLINE):
-            while True:
-                # On a machine under load, the listener's own bound may come before the answer.
-                with contextlib.suppress(IndexError, ConnectionError):
-                    if await ask(gateway, "/readyz") == expected:
-                        return
-
     other = sqlite3.connect(gateway.state_dir / "tyrum.sqlite3", isolation_level=None, timeout=DEADLINE)
     try:
         other.execute("BEGIN IMMEDIATE")
-        await becomes((503, "database: takes no writes\n"))
+        await becomes(gateway, (503, "database: takes no writes\n"))
         assert await ask(gateway, "/livez") == (200, "ok\n")
     finally:
         other.close()
-    await becomes((200, "ok\n"))
+    await becomes(gateway, (200, "ok\n"))
 
 
 async def test_what_happens_is_counted(gateway: RunningGateway) -> None:
@@ -178,7 +179,7 @@ async def test_a_required_provider_that_is_refused_is_named(tmp_path: Path) -> N
     config.write_text(pinned, encoding="utf-8")
     with serving(tmp_path, config) as gateway:
         assert await ask(gateway, "/livez") == (200, "ok\n")
-        assert await ask(gateway, "/readyz") == (503, "provider local: rejected\n")
+        await becomes(gateway, (503, "provider local: rejected\n"))
         assert (await samples(gateway))["tyrum_ready", ()] == 0
 
 

@@ -81,8 +81,11 @@ def few_descriptors(left: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_a_shortage_of_descriptors_damages_nothing(place: Place) -> None:
+async def test_a_shortage_of_descriptors_damages_nothing(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What cannot be opened for a while is answered as soon as it can, and nothing is taken for damage."""
+    monkeypatch.setattr("tyrum_local_spawn.register._SHORT_SECONDS", 0.05)
     process = await place.begun("head -c 100000 /dev/zero", linger=30)
     note = place.provider.workspace / "supervisor"
     orphan = await place.begun(f"echo $PPID > {note}.new; mv {note}.new {note}; exec sleep 60", linger=0)
@@ -120,6 +123,7 @@ async def test_the_spawner_is_replaced_once_there_is_a_thread_again(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That a replacement for a killed spawner cannot be started is no reason to try but once."""
+    monkeypatch.setattr("tyrum_local_spawn.crew._RESTART_SECONDS", 0.05)
     start, refused = asyncio.create_subprocess_exec, asyncio.Event()
 
     async def short(*command: str, **options: Any) -> asyncio.subprocess.Process:
