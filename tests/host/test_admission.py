@@ -121,7 +121,7 @@ async def test_a_process_that_cannot_be_observed_is_ended(
     monkeypatch.setattr(os, "pidfd_open", exhausted)
     with pytest.raises(OSError, match="open files"):
         spawn(
-            ("/bin/sleep", "60"),
+            ("/bin/sleep", "3600"),
             environment={"MARK": str(place.state)},
             token_line=b"",
             ring=LogRing(),
