@@ -48,7 +48,10 @@ async def test_a_command_whose_record_cannot_be_written_does_not_run(tmp_path: P
 
 
 async def test_a_disk_that_gets_full_costs_output_and_never_the_outcome(tmp_path: Path) -> None:
-    """What is spooled makes room for the record; where that is not enough, the evidence stays out of it."""
+    """What is spooled makes room for the record; where that is not enough, the evidence stays out of it.
+
+    So it is for a run whose supervisor was killed: its record is the provider's to write.
+    """
     with mounted(tmp_path / "state", 8) as disk:
         async with Provider.started(tmp_path) as provider:
             for number, room in enumerate((384 * 1024, 0) if disk.mounted else (0,)):
@@ -69,6 +72,20 @@ async def test_a_disk_that_gets_full_costs_output_and_never_the_outcome(tmp_path
                 assert (result.stdout.total_bytes, result.stdout.dropped_bytes) == (300_000, 300_000)
                 kept = len(result.stdout.head) + len(result.stdout.tail)
                 assert kept == (2 * 128 * 1024 if room else 0)
+            note = provider.workspace / "note"
+            script = f"head -c 300000 /dev/zero; echo $$ > {note}.new; mv {note}.new {note}; exec sleep 60"
+            process = await provider.start(provider.shell(script))
+            await until(note.exists, "the output")
+            if disk.mounted:
+                disk.fill(provider.runs)
+            else:
+                _limit_one(psutil.Process(provider.process.pid), 4096)
+            provider.supervisor_of(int(note.read_text("ascii"))).kill()
+            lost = (await provider.wait(process)).result
+            disk.free()
+            assert (lost.cause, lost.stdout.head, lost.stdout.tail) == (pb.END_CAUSE_LOST, b"", b"")
+            assert lost.stdout.total_bytes == lost.stdout.dropped_bytes >= 4096
+            assert (await provider.run(provider.shell("exit 0"))).exit_code == 0, "and nothing is damaged"
 
 
 async def test_a_full_disk_refuses_starts_and_keeps_what_it_has(tmp_path: Path) -> None:

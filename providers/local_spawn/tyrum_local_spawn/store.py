@@ -48,6 +48,8 @@ _OWNER_SECONDS: Final = 4.0
 _KILLED_SECONDS: Final = 4.0
 """How long a supervisor may take to be gone once it was killed."""
 _SHORTAGES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_MAKING: Final = ".new"
 _UNOWNED: Final = "."
 """Prefix of directories in the making and in removal."""
 
@@ -182,11 +184,24 @@ class Store:
                 raise DamagedRecord("the run's journal was replaced")
             if found.exit is not None:
                 return found.exit
-            lost = settling.lost(directory, found.journal)
-            _write_durably(directory / EXIT, encode_exit(lost))
-            return lost
+            return self._record_lost(directory, found.journal)
         finally:
             os.close(fd)
+
+    def _record_lost(self, directory: Path, journal: Journal) -> ExitRecord:
+        """Record a lost run; on a full disk what is stored of it makes room, as for a supervisor's record."""
+        lost = settling.lost(directory, journal)
+        try:
+            _write_durably(directory / EXIT, encode_exit(lost))
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            for name in (*STREAMS, EXIT_PENDING, f"{EXIT}{_MAKING}"):
+                (directory / name).unlink(missing_ok=True)
+            lost = lost.without_evidence()
+            lost = replace(lost, stdout=_unspooled(lost.stdout), stderr=_unspooled(lost.stderr))
+            _write_durably(directory / EXIT, encode_exit(lost))
+        return lost
 
     def entomb(self, operation_id: OperationId) -> Tombstone | None:
         """Record durably that an operation will never start; None when it has a record already."""
@@ -299,7 +314,7 @@ def _unspooled(stream: StreamEnd) -> StreamEnd:
 
 def _write_durably(path: Path, data: bytes) -> None:
     """Give `path` this content: all of it, durably, or nothing."""
-    making = path.with_name(f"{path.name}.new")
+    making = path.with_name(f"{path.name}{_MAKING}")
     with making.open("wb") as file:
         os.fchmod(file.fileno(), 0o600)
         file.write(data)
