@@ -49,6 +49,17 @@ def test_a_token_that_others_can_read_is_refused(state: Path, mode: int) -> None
     assert caught.value.hint == f"chmod 600 {token}"
 
 
+@pytest.mark.parametrize("path", ["/dev/null", "."])
+def test_what_is_no_file_gets_no_hint_to_change_its_mode(
+    state: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """A device or a directory is not mended by its mode: the hint asks for the file of the token."""
+    monkeypatch.setenv("TYRUM_TOKEN_FILE", path)
+    with pytest.raises(Failure, match="is not a regular file") as caught:
+        find(state, None)
+    assert caught.value.hint.startswith("name the file in which your token is")
+
+
 @pytest.mark.parametrize("content", ["", "two words", "line\nbreak", "\x1b[2J", "ü"])
 def test_a_file_that_holds_no_token_is_refused(state: Path, content: str) -> None:
     """Whatever cannot be sent as a bearer token is named as such, without its content."""

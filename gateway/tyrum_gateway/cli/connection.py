@@ -178,28 +178,28 @@ def token_file(directory: Path) -> Path:
     return named_file("token_file") or directory / "operator.token"
 
 
-def token_problem(path: Path) -> str:
-    """Say why a token file must not be used; empty when it may be."""
+def token_problem(path: Path, directory: Path) -> tuple[str, str]:
+    """Say why a token file must not be used, and what to do about it; both empty when it may be."""
+    another = "name the file in which your token is: --token-file or TYRUM_TOKEN_FILE"
     try:
         status = path.stat()
     except OSError as error:
-        return f"cannot read `{path}`: {error.strerror}"
+        hint = another
+        if isinstance(error, FileNotFoundError) and named_file("token_file") is None:
+            hint = f"a gateway writes it at its first start: tyrum serve{state_dir_option(directory)}"
+        return f"cannot read `{path}`: {error.strerror}", hint
     if not stat.S_ISREG(status.st_mode):
-        return f"`{path}` is not a regular file"
+        return f"`{path}` is not a regular file", another
     if status.st_mode & 0o077:
-        return f"`{path}` can be read by others (mode {stat.S_IMODE(status.st_mode):04o})"
-    return ""
+        mode = f"`{path}` can be read by others (mode {stat.S_IMODE(status.st_mode):04o})"
+        return mode, f"chmod 600 {shlex.quote(str(path))}"
+    return "", ""
 
 
 def _token(directory: Path) -> str:
     path = token_file(directory)
-    if problem := token_problem(path):
-        if path.exists():
-            hint = f"chmod 600 {path}"
-        elif named_file("token_file") is not None:
-            hint = "name the file in which your token is: --token-file or TYRUM_TOKEN_FILE"
-        else:
-            hint = f"a gateway writes it at its first start: tyrum serve{state_dir_option(directory)}"
+    problem, hint = token_problem(path, directory)
+    if problem:
         raise Failure(problem, hint=hint, code=ExitCode.NOT_AUTHORIZED)
     try:
         with path.open(encoding="ascii") as file:

@@ -145,8 +145,9 @@ def _token(directory: Path) -> Finding:
     path = token_file(directory)
     if not path.exists() and path.parent == directory:
         return Finding("token", Result.OK, "will be made by the first `tyrum serve`")
-    if problem := token_problem(path):
-        return Finding("token", Result.FAIL, problem, f"chmod 600 {path}")
+    problem, fix = token_problem(path, directory)
+    if problem:
+        return Finding("token", Result.FAIL, problem, fix)
     return Finding("token", Result.OK, f"`{path}`")
 
 
