@@ -1,12 +1,15 @@
-"""Nobody but its user and root decides where the path of a state directory leads."""
+"""A state directory is its user's alone, who can write it; nobody else decides where its path leads."""
 
 import os
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tyrum_gateway.bootstrap.state_directory import StateDirectory
+from tyrum_gateway.cli import doctor
 from tyrum_gateway.domain.errors import StateUnusable
 
 SOMEBODY = 12_345
@@ -57,6 +60,41 @@ def test_where_everybody_may_rename_nothing_is_kept(tmp_path: Path) -> None:
         StateDirectory.prepare(tmp_path / "open" / "state")
     (tmp_path / "open").chmod(0o1777)
     StateDirectory.prepare(tmp_path / "open" / "state")
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Path]:
+    """A directory of a user who is not root, as whom the test goes on: root may write everywhere."""
+    if os.geteuid():
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        os.chown(name, SOMEBODY, SOMEBODY)
+        os.seteuid(SOMEBODY)
+        try:
+            yield Path(name)
+        finally:
+            os.seteuid(0)
+
+
+def test_what_cannot_be_written_is_no_state_directory(own: Path) -> None:
+    """A plain file and a directory that one may not write are refused clearly; the doctor finds both."""
+    file, closed = own / "file", own / "closed"
+    file.touch(0o600)
+    closed.mkdir(0o500)
+    for path, word in [
+        (file, "is no directory"),
+        (closed, "may not write"),
+        (closed / "new", "cannot create"),
+    ]:
+        with pytest.raises(StateUnusable, match=word):
+            StateDirectory.prepare(path)
+        assert doctor.state_directory(path).result is doctor.Result.FAIL
+    closed.chmod(0o700)
+    (closed / "gateway.lock").mkdir()
+    with pytest.raises(StateUnusable, match="cannot open the lock"), StateDirectory.prepare(closed).locked():
+        pass
+    assert doctor.state_directory(closed / "new").result is doctor.Result.OK
 
 
 def test_links_in_a_circle_lead_nowhere(tmp_path: Path) -> None:

@@ -62,8 +62,8 @@ class StateDirectory:
         """Create the directory, or check that it is private to this user.
 
         Raises:
-            StateUnusable: It belongs to somebody else, others may enter it or decide where its path leads, or
-                it cannot be made.
+            StateUnusable: It is no directory, belongs to somebody else, others may enter it or decide where
+                its path leads, or it cannot be made or written.
         """
         path = path.absolute()
         try:
@@ -71,11 +71,16 @@ class StateDirectory:
             status = path.stat()
         except OSError as error:
             raise StateUnusable(f"cannot create the state directory `{path}`: {error.strerror}") from error
+        if not stat.S_ISDIR(status.st_mode):
+            raise StateUnusable(f"the state directory `{path}` is no directory: choose one with --state-dir")
         if status.st_uid != os.geteuid():
             raise StateUnusable(f"the state directory `{path}` belongs to uid {status.st_uid}, not to you")
-        if status.st_mode & 0o077:
-            mode = stat.S_IMODE(status.st_mode)
+        mode = stat.S_IMODE(status.st_mode)
+        if mode & 0o077:
             raise StateUnusable(f"others may enter the state directory `{path}` ({mode:o}): chmod 700 {path}")
+        if not os.access(path, os.R_OK | os.W_OK | os.X_OK, effective_ids=True):
+            fix = "is its disk read-only?" if mode & 0o700 == 0o700 else f"chmod 700 {path}"
+            raise StateUnusable(f"you may not write the state directory `{path}` ({mode:o}): {fix}")
         return cls(path)
 
     @contextmanager
@@ -83,9 +88,14 @@ class StateDirectory:
         """Hold the directory for one gateway, also when somebody removes the file that names its process.
 
         Raises:
-            StateUnusable: Another gateway holds it; the message names its process.
+            StateUnusable: Another gateway holds it, and the message names its process; or its lock cannot be
+                opened.
         """
-        file = os.open(self.path / "gateway.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = self.path / "gateway.lock"
+        try:
+            file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StateUnusable(f"cannot open the lock `{lock}`: {error.strerror}") from error
         directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             if not (_lock(file) and _lock(directory)):

@@ -116,26 +116,29 @@ def _user() -> Finding:
 
 
 def state_directory(directory: Path) -> Finding:
-    """Check that a state directory is there, private and the caller's."""
-    check = "state directory"
+    """Check that a state directory is there, private and the caller's, or that it can be made."""
+    check, another = "state directory", "choose another: --state-dir DIR"
     try:
         status = directory.stat()
     except FileNotFoundError:
+        above = next(parent for parent in directory.parents if os.path.lexists(parent))
+        if problem := _unwritable(above):
+            return Finding(check, Result.FAIL, f"`{directory}` cannot be made: {problem}", another)
         return Finding(check, Result.OK, f"`{directory}` will be made by `tyrum serve`")
     except OSError as error:
-        return Finding(
-            check, Result.FAIL, f"`{directory}`: {error.strerror}", "choose another: --state-dir DIR"
-        )
+        return Finding(check, Result.FAIL, f"`{directory}`: {error.strerror}", another)
     if not stat.S_ISDIR(status.st_mode):
-        return Finding(
-            check, Result.FAIL, f"`{directory}` is no directory", "choose another: --state-dir DIR"
-        )
+        return Finding(check, Result.FAIL, f"`{directory}` is no directory", another)
     if status.st_uid != os.geteuid():
         owner = f"`{directory}` belongs to uid {status.st_uid}"
         return Finding(check, Result.FAIL, owner, f"run as that user, or: chown {os.geteuid()} {directory}")
+    mode = f"(mode {stat.S_IMODE(status.st_mode):04o})"
     if status.st_mode & 0o077:
-        mode = f"`{directory}` can be entered by others (mode {stat.S_IMODE(status.st_mode):04o})"
-        return Finding(check, Result.FAIL, mode, f"chmod 700 {directory}")
+        return Finding(
+            check, Result.FAIL, f"`{directory}` can be entered by others {mode}", f"chmod 700 {directory}"
+        )
+    if problem := _unwritable(directory):
+        return Finding(check, Result.FAIL, f"{problem} {mode}", f"chmod 700 {directory}, or {another}")
     return Finding(check, Result.OK, f"`{directory}`")
 
 
@@ -175,7 +178,8 @@ def _unusable(directory: Path) -> str:
 
 
 def _unwritable(directory: Path) -> str:
-    return "" if os.access(directory, os.W_OK | os.X_OK) else f"`{directory}` cannot be written"
+    writable = os.access(directory, os.R_OK | os.W_OK | os.X_OK, effective_ids=True)
+    return "" if writable else f"`{directory}` cannot be written"
 
 
 def _configuration(config: Path | None, directory: Path) -> Iterator[Finding]:
