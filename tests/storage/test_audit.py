@@ -286,13 +286,24 @@ async def test_heads_are_signed_after_many_commits_or_some_time(
     assert place.verify().intact
 
 
-async def test_another_key_is_refused(place: Place) -> None:
-    """A last head that this gateway's key did not sign stops the start; so does a key others can read."""
+async def test_another_key_is_refused(place: Place, tmp_path: Path) -> None:
+    """A lost or another key than the last head's stops the start, which makes and renames nothing.
+
+    So does a key that others can read.
+    """
     key = place.audit / "key"
     original = key.read_bytes()
     key.unlink()
-    with pytest.raises(StateUnusable, match="not signed with this gateway's key"):
-        await place.keeper().check()
+    files = {file: file.read_bytes() for file in place.audit.iterdir()}
+    with pytest.raises(StateUnusable, match="is missing: restore it"):
+        place.keeper()
+    assert {file: file.read_bytes() for file in place.audit.iterdir()} == files
+    SigningKey.prepare(tmp_path / "other")
+    shutil.copy(tmp_path / "other/key", key)
+    with pytest.raises(StateUnusable, match="is another one: restore it"):
+        place.keeper()
+    key.unlink()
+    assert {file: file.read_bytes() for file in place.audit.iterdir()} == files
     key.write_bytes(original)
     key.chmod(0o640)
     with pytest.raises(StateUnusable, match="mode 600"):
@@ -307,10 +318,10 @@ async def test_another_key_is_refused(place: Place) -> None:
 async def test_heads_go_where_the_operator_says(place: Place, tmp_path: Path) -> None:
     """With a configured file, heads are appended there alone; one that cannot be appended to is refused."""
     elsewhere = tmp_path / "far" / "heads"
-    keeper = place.keeper(elsewhere)
     with pytest.raises(StateUnusable, match="is its disk mounted"):
-        await keeper.check()
+        place.keeper(elsewhere)
     elsewhere.parent.mkdir()
+    keeper = place.keeper(elsewhere)
     await keeper.check()
     elsewhere.parent.rename(tmp_path / "away")
     with pytest.raises(StateUnusable, match="cannot append to the audit heads"):

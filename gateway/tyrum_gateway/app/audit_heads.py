@@ -47,10 +47,6 @@ class Signer(Protocol):
         """Sign the chain up to a row."""
         ...
 
-    def authentic(self, head: SignedHead) -> bool:
-        """Tell whether a head was signed by this signer."""
-        ...
-
 
 class HeadKeeper:
     """Signs heads while the gateway runs; one per gateway."""
@@ -71,7 +67,7 @@ class HeadKeeper:
         Args:
             store: Takes the fact that the anchoring begins.
             audit: The log.
-            heads: Where heads are kept.
+            heads: Where heads are kept; the last one was signed by the signer.
             signer: Who signs.
             clock: Time of a head.
             activity: Counts commits of this process; read often, so it must cost nothing.
@@ -96,19 +92,12 @@ class HeadKeeper:
         so that nobody can take the heads away unnoticed.
 
         Raises:
-            StateUnusable: The database does not hold the row that was signed: it is older, or was edited; or
-                the head is not this gateway's.
+            StateUnusable: The database does not hold the row that was signed: it is older, or was edited.
         """
         head = await asyncio.to_thread(self._heads.last)
         if head is None:
             await self._begin()
             return
-        if not self._signer.authentic(head):
-            raise StateUnusable(
-                f"the last audit head in `{self._place}` is not signed with this gateway's key: restore the "
-                "key, or move the heads away knowingly, see docs/guides/audit.md",
-                sequence=str(head.sequence),
-            )
         found = await self._audit.hash_of(head.sequence)
         if found != head.hash:
             what = "is missing" if found is None else "is another one"

@@ -13,6 +13,7 @@ from tyrum_gateway.bootstrap.system import SystemClock
 from tyrum_gateway.config.settings import Settings
 from tyrum_gateway.domain.audit import SignedHead
 from tyrum_gateway.domain.commit import AuditEntry
+from tyrum_gateway.domain.errors import StateUnusable
 from tyrum_gateway.storage import SqliteStore
 from tyrum_gateway.storage.audit_heads import HeadsFile
 from tyrum_gateway.storage.audit_key import SigningKey, VerifyingKey
@@ -25,22 +26,29 @@ class Anchor:
     """The place of the heads and the key, as one."""
 
     def __init__(self, directory: Path, heads: Path | None) -> None:
-        """Prepare key and place.
+        """Prepare key and place; a key is made, and its public key renewed, only when the last head fits.
 
         Raises:
-            StateUnusable: The key cannot be used.
+            StateUnusable: The key cannot be used, the heads cannot be read, or the last one was not signed
+                with the key. Then nothing was made or renamed.
         """
-        self._key = SigningKey.prepare(directory)
         self.file = HeadsFile(heads or directory / "heads.jsonl")
+        first = heads is None and not directory.exists()
+        last = None if first else self.file.last()
+        key = SigningKey.present(directory)
+        if last is not None and not (key and key.public.authentic(last)):
+            path, problem = directory / "key", "is missing" if key is None else "is another one"
+            raise StateUnusable(
+                f"the key `{path}`, which signed the last audit head in `{self.file.path}`, {problem}: "
+                "restore it, or move the heads away knowingly, see docs/guides/audit.md",
+                sequence=str(last.sequence),
+            )
+        self._key = SigningKey.prepare(directory)
         self.public: VerifyingKey = self._key.public
 
     def sign(self, *, sequence: int, row: str, at: int) -> SignedHead:
         """See `Signer.sign`."""
         return self._key.sign(sequence=sequence, row=row, at=at)
-
-    def authentic(self, head: SignedHead) -> bool:
-        """See `Signer.authentic`."""
-        return self.public.authentic(head)
 
 
 @asynccontextmanager

@@ -77,6 +77,21 @@ class SigningKey:
         self.public = VerifyingKey(key.public_key())
 
     @classmethod
+    def present(cls, directory: Path) -> Self | None:
+        """Read `key`, changing nothing; None when it is missing.
+
+        Raises:
+            StateUnusable: The file is not private, is no key, or cannot be read.
+        """
+        path = directory / "key"
+        try:
+            return cls(_read(path))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StateUnusable(f"cannot use the audit key `{path}`: {error.strerror}") from error
+
+    @classmethod
     def prepare(cls, directory: Path) -> Self:
         """Read `key`, or make it at the first start, and keep `key.pub` beside it.
 
@@ -88,9 +103,10 @@ class SigningKey:
         path = directory / "key"
         try:
             make_directory(directory, 0o700)
-            if not path.exists():
+            key = cls.present(directory)
+            if key is None:
                 create(path, _generate(), 0o600)
-            key = cls(_read(path))
+                key = cls(_read(path))
             public = directory / "key.pub"
             if not public.exists() or public.read_bytes() != key.public.pem:
                 _set_aside(public)
