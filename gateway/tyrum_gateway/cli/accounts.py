@@ -10,6 +10,7 @@ from tyrum.identity.v1.identity_pb2 import (
     CreatePrincipalRequest,
     DisablePrincipalRequest,
     IssueTokenRequest,
+    IssueTokenResponse,
     ListPrincipalsRequest,
     ListTokensRequest,
     Principal,
@@ -33,6 +34,7 @@ from tyrum_gateway.cli.output import (
     say,
     table,
 )
+from tyrum_gateway.cli.streams import Unwritten
 
 __all__ = [
     "Order", "create", "disable", "find", "issue", "list_principals", "list_tokens", "revoke", "set_roles",
@@ -152,11 +154,23 @@ async def issue(target: Target, order: Order, output: Format) -> None:
             file.flush()
             os.fsync(file.fileno())
         answer.secret = ""
+    try:
+        _issued(answer, order, output)
+    except (Unwritten, BrokenPipeError) as error:
+        token = answer.token.token_id
+        raise Failure(
+            f"token {token} of `{order.principal}` was made, but stdout did not take it: "
+            f"{error if isinstance(error, Unwritten) else error.strerror}",
+            hint=f"tyrum principals tokens revoke {token}{flags(target)}",
+        ) from error
+
+
+def _issued(answer: IssueTokenResponse, order: Order, output: Format) -> None:
     if output is not Format.TEXT:
         emit(as_json(answer), output)
         return
     until = f"{answer.token.token_id} of `{order.principal}` works until {moment(answer.token.expires_at)}"
-    if saved is None:
+    if order.save is None:
         say(answer.secret)
         note(f"{until}; it is not shown again")
     else:

@@ -36,7 +36,7 @@ def chat(
     """
     asking = output is Format.TEXT and interactive()
     if text == "-" or (text is None and not sys.stdin.isatty()):
-        text = sys.stdin.read().strip()
+        text = _piped().strip()
         if not text:
             raise Failure("no message", hint='tyrum chat "TEXT"', code=ExitCode.USAGE)
     from tyrum_gateway.cli.connection import find  # noqa: PLC0415 - imports grpc
@@ -50,6 +50,15 @@ def chat(
         raise typer.Exit(code)
     session.target()
     raise typer.Exit(_prompt(session))
+
+
+def _piped() -> str:
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError:
+        raise Failure("the message on stdin is not valid UTF-8", code=ExitCode.USAGE) from None
+    except OSError as error:
+        raise Failure(f"cannot read the message: {error.strerror}", code=ExitCode.USAGE) from error
 
 
 def _turn(session: "Session", text: str) -> ExitCode:
@@ -67,10 +76,14 @@ def _prompt(session: "Session") -> ExitCode:
     while True:
         try:
             text = input("> ").strip()
-        except EOFError:
+            text.encode()
+        except UnicodeError:
+            note("error: the message is not valid UTF-8; it was not sent")
+            continue
+        except (EOFError, KeyboardInterrupt) as left:
             print()
             if session.conversation_id:
                 note(f"continue: tyrum chat --conversation {session.conversation_id}{session.flags}")
-            return ExitCode.OK
+            return ExitCode.OK if isinstance(left, EOFError) else ExitCode.INTERRUPTED
         if text and _turn(session, text) is ExitCode.INTERRUPTED:
             return ExitCode.INTERRUPTED

@@ -15,6 +15,7 @@ from typer._click import Command, Context
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
+from tyrum_gateway.cli import streams
 from tyrum_gateway.cli.failure import ExitCode, Failure, report
 
 
@@ -94,13 +95,23 @@ def tyrum(
 
 def run(arguments: list[str]) -> int:
     """Run one command line; failures are reported on stderr, and the exit code is returned."""
+    code = _run(arguments)
+    streams.settle()
+    return code
+
+
+def _run(arguments: list[str]) -> int:
     command = typer.main.get_command(root)
     try:
+        _require_text(arguments)
         code = command.main(arguments, prog_name="tyrum", standalone_mode=False)
         sys.stdout.flush()
     except Failure as failure:
         report(failure)
         return failure.code
+    except streams.Unwritten as error:
+        report(Failure(f"cannot write the output: {error}"))
+        return ExitCode.FAILURE
     except TyperException as error:
         return _usage(error, arguments)
     except typer.Abort:
@@ -108,10 +119,18 @@ def run(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # The reader has gone (`| head`): what it did not want need not be flushed at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return ExitCode.FAILURE
+        return ExitCode.FAILURE  # the reader has gone (`| head`)
     return code if isinstance(code, int) else ExitCode.OK
+
+
+def _require_text(arguments: list[str]) -> None:
+    """Refuse bytes that are no text: neither the contracts nor the terminal could show them."""
+    for word in arguments:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            shown = os.fsencode(word).decode(errors="backslashreplace")
+            raise Failure(f"`{shown}` is not valid UTF-8", code=ExitCode.USAGE) from None
 
 
 def _usage(error: TyperException, arguments: list[str]) -> int:

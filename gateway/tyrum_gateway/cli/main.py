@@ -11,9 +11,16 @@ def main() -> None:
     # What grpc prints of a refused handshake stands beside the command's own error, and lets anybody who can
     # connect write into the gateway's log.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from tyrum_gateway.cli.commands import run  # noqa: PLC0415 - after the environment is set
+    try:
+        from tyrum_gateway.cli import streams  # noqa: PLC0415 - Ctrl-C while it imports ends it like later
 
-    sys.exit(run(sys.argv[1:]))
+        streams.prepare()
+        from tyrum_gateway.cli.commands import run  # noqa: PLC0415 - after the environment is set
+
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)
 
 
 if __name__ == "__main__":

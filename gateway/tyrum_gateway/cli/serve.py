@@ -10,6 +10,7 @@ import typer
 from tyrum_gateway.cli.failure import ExitCode, Failure, first_of, from_error
 from tyrum_gateway.cli.options import StateDir, sub_app
 from tyrum_gateway.cli.output import counted, note, say
+from tyrum_gateway.cli.streams import Unwritten, settle
 from tyrum_gateway.cli.version import installed
 from tyrum_gateway.domain.errors import TyrumError
 
@@ -57,7 +58,7 @@ def serve(
         note("warning: running as root: what agents run without confinement can do everything here")
 
     def ready(serving: "Serving") -> None:
-        _greet(serving, directory, "quickstart" if path == quickstart_path() else str(path))
+        greet(serving, directory, "quickstart" if path == quickstart_path() else str(path))
 
     try:
         asyncio.run(serve_gateway(settings, version=installed(), ready=ready))
@@ -78,6 +79,15 @@ def _told(error: BaseException) -> BaseException:
     if isinstance(error, TyrumError):
         return from_error(error)
     return Failure(f"cannot serve: {error}") if isinstance(error, OSError) else error
+
+
+def greet(serving: "Serving", directory: Path, config: str) -> None:
+    """Say on stdout where the gateway serves; that stdout does not take it ends no gateway."""
+    try:
+        _greet(serving, directory, config)
+    except (Unwritten, BrokenPipeError):
+        settle()
+        note("warning: stdout does not take where the gateway serves; it serves all the same")
 
 
 def _greet(serving: "Serving", directory: Path, config: str) -> None:

@@ -1,0 +1,61 @@
+"""The standard streams of a command.
+
+Invariants: what stdout does not take ends the command with an error, never with a traceback; a character that
+its encoding lacks is escaped; the number of a closed stream is given to no file that is opened later.
+"""
+
+import errno
+import io
+import os
+import sys
+from typing import Any, TextIO
+
+
+class Unwritten(Exception):
+    """Stdout does not take the output; the text says why. A reader who has gone is no such error."""
+
+
+class _Stdout(io.FileIO):
+    """Tells an error of stdout from every other error of the system."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            why = "stdout is closed" if error.errno == errno.EBADF else error.strerror
+            raise Unwritten(why) from error
+
+
+def prepare() -> None:
+    """Make the process's streams as the invariants say; call it once, before anything is opened."""
+    # Whoever writes to a closed stdout has to be told: the null device is opened there for reading.
+    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)
+    if sys.stdin is None:
+        sys.stdin = os.fdopen(0, encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace")
+    sys.stdout = guarded(1, "utf-8" if sys.stdout is None else sys.stdout.encoding)
+
+
+def guarded(descriptor: int, encoding: str = "utf-8") -> TextIO:
+    """Write text to a descriptor that stays the caller's.
+
+    Writing raises `Unwritten` when it does not take the text, and `BrokenPipeError` when its reader has gone.
+    """
+    raw = io.BufferedWriter(_Stdout(descriptor, "w", closefd=False))
+    terminal = os.isatty(descriptor)
+    return io.TextIOWrapper(raw, encoding=encoding, errors="backslashreplace", line_buffering=terminal)
+
+
+def settle() -> None:
+    """Write out what stdout still holds, or let go of it: the end of the process must not try again."""
+    try:
+        sys.stdout.flush()
+    except (Unwritten, BrokenPipeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
