@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from google.protobuf.timestamp_pb2 import Timestamp
 
 
+_UNBOUNDED = 100_000
+"""Columns that no terminal has."""
+
+
 class Names(Protocol):
     """The values of an enum of the contracts."""
 
@@ -123,8 +127,9 @@ def styled(text: str, style: str, end: str = "\n") -> None:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under headers: aligned, one line a row where stdout is not a terminal."""
+    """Print rows under headers, aligned, one line a row: what is copied from a row is whole."""
     cells = [[visible_line(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in [headers, *cells]) for column in range(len(headers))]
     if on_terminal() and "NO_COLOR" not in os.environ:
         from rich.console import Console  # noqa: PLC0415 - heavy, and only for terminals
         from rich.table import Table  # noqa: PLC0415
@@ -135,9 +140,11 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
             grid.add_column(header, overflow="fold")
         for row in cells:
             grid.add_row(*(Text(cell) for cell in row))
-        Console(highlight=False).print(grid)
-        return
-    widths = [max(len(row[column]) for row in [headers, *cells]) for column in range(len(headers))]
+        console = Console(highlight=False)
+        # A grid that does not fit would fold ids; a long line the terminal breaks by itself.
+        if console.measure(grid, options=console.options.update_width(_UNBOUNDED)).maximum <= console.width:
+            console.print(grid)
+            return
     for row in [list(headers), *cells]:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     sys.stdout.flush()
