@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tyrum_gateway.cli.connection import Target, checked_address, find
+from tyrum_gateway.cli.connection import Target, checked_address, find, flags
 from tyrum_gateway.cli.failure import ExitCode, Failure
 
 
@@ -36,6 +36,18 @@ def test_an_explicit_address_and_token_file_win(state: Path, monkeypatch: pytest
     other.chmod(0o600)
     monkeypatch.setenv("TYRUM_TOKEN_FILE", str(other))
     assert find(state, "127.0.0.1:7460") == Target("127.0.0.1:7460", "other", state, announced=False)
+
+
+def test_a_command_for_somebody_else_leaves_out_who_the_caller_is(
+    state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It finds the same gateway, with neither the caller's token nor their certificate."""
+    named = {"ca": Path("/ca"), "client_cert": Path("/c"), "client_key": Path("/k"), "token_file": Path("/t")}
+    monkeypatch.setattr("tyrum_gateway.cli.connection.given", lambda: named)
+    target = Target("gateway.example:443", "secret", state, announced=False)
+    others = f" --state-dir {state} --address gateway.example:443 --ca /ca"
+    assert flags(target, caller=False) == others
+    assert flags(target) == f"{others} --client-cert /c --client-key /k --token-file /t"
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644])

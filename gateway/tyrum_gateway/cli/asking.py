@@ -107,7 +107,7 @@ class Desk:
     def _others(self, approval_id: str) -> str:
         return (
             "hint: somebody else with the role approver: "
-            f"tyrum approvals approve {approval_id}{flags(self._target())}"
+            f"tyrum approvals approve {approval_id}{flags(self._target(), caller=False)}"
         )
 
 

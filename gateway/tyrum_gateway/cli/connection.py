@@ -33,7 +33,7 @@ from tyrum.identity.v1.identity_pb2_grpc import IdentityServiceStub
 from tyrum.policy.v1.policy_pb2_grpc import PolicyServiceStub
 from tyrum.run.v1.run_pb2_grpc import RunServiceStub
 from tyrum_gateway.cli.failure import ExitCode, Failure, from_reason
-from tyrum_gateway.cli.remote import given, named_file
+from tyrum_gateway.cli.remote import CREDENTIALS, given, named_file
 from tyrum_gateway.cli.secure import ClientTls, client_tls
 from tyrum_gateway.cli.typed import listing, typed
 
@@ -118,10 +118,14 @@ def not_running(directory: Path) -> Unreachable:
     )
 
 
-def flags(target: Target) -> str:
-    """Return the options under which a suggested command finds the same gateway."""
+def flags(target: Target, *, caller: bool = True) -> str:
+    """Return the options under which a suggested command finds the same gateway.
+
+    Without `caller` the command is for somebody else: what says who the caller is stays out.
+    """
     explicit = "" if target.announced else f" --address {target.address}"
-    files = (f" --{name.replace('_', '-')} {shlex.quote(str(path))}" for name, path in given().items())
+    named = {name: path for name, path in given().items() if caller or name not in CREDENTIALS}
+    files = (f" --{name.replace('_', '-')} {shlex.quote(str(path))}" for name, path in named.items())
     return state_dir_option(target.state_dir) + explicit + "".join(files)
 
 

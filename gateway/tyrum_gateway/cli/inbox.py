@@ -25,7 +25,7 @@ from tyrum_gateway.cli.approval_client import (
     resolver,
     show,
 )
-from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find, reason_of
+from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find, flags, reason_of
 from tyrum_gateway.cli.failure import ExitCode, Failure, from_reason
 from tyrum_gateway.cli.output import Format, as_json, emit, emit_all, interactive, moment, note, say, table
 from tyrum_gateway.cli.question import confirmed
@@ -102,9 +102,9 @@ async def approve(
                 note(f"already {outcome_word(approval)}")
             elif output is Format.TEXT and interactive():
                 show(approval)
-                await _require_yours(gateway, approval, always)
+                await _require_yours(gateway, approval, always, target)
                 if not await confirmed("Approve exactly this?" if always is None else _ALWAYS):
-                    raise Failure("not approved", hint=f"tyrum approvals deny {approval_id}")
+                    raise Failure("not approved", hint=f"tyrum approvals deny {approval_id}{flags(target)}")
             else:
                 note(f"approving {digest}: {shortened(call_line(approval), _WIDTH)}")
         request = ResolveApprovalRequest(
@@ -112,8 +112,10 @@ async def approve(
         )
         if always is not None:
             always.put_into(request)
-        answered = await (resolve if always is None else _for_good)(gateway, request)
-        _print(answered, output)
+        answered = await (
+            resolve(gateway, request) if always is None else _for_good(gateway, request, target)
+        )
+        _print(answered, output, target)
 
 
 async def _read(gateway: Gateway, approval_id: str) -> Approval:
@@ -126,35 +128,40 @@ async def _read(gateway: Gateway, approval_id: str) -> Approval:
         raise from_reason(reason, "answering needs the role `approver`") from error
 
 
-async def _for_good(gateway: Gateway, request: ResolveApprovalRequest) -> Approval:
+async def _for_good(gateway: Gateway, request: ResolveApprovalRequest, target: Target) -> Approval:
     try:
         return await resolve(gateway, request)
     except grpc.aio.AioRpcError as error:
         if reason_of(error) == "ROLE_REQUIRED":
-            await _require_operator(gateway, request.approval_id)
+            await _require_operator(gateway, request.approval_id, target)
         raise
 
 
-async def _require_operator(gateway: Gateway, approval_id: str) -> None:
+async def _require_operator(gateway: Gateway, approval_id: str, target: Target) -> None:
     """Say to an approver who may not permit for good what they can do instead."""
     me = await gateway.identity.WhoAmI(WhoAmIRequest(), metadata=gateway.metadata, timeout=DEADLINE)
     if ROLE_APPROVER in me.principal.roles and ROLE_OPERATOR not in me.principal.roles:
         raise Failure(
             "permitting for good needs the role `operator` besides",
             hint="approve it this once, without --always; or somebody with the roles approver and operator: "
-            f"tyrum approvals approve {approval_id} --always",
+            f"tyrum approvals approve {approval_id} --always{flags(target, caller=False)}",
             code=ExitCode.NOT_AUTHORIZED,
         )
 
 
-async def _require_yours(gateway: Gateway, approval: Approval, always: "Always | None") -> None:
+async def _require_yours(
+    gateway: Gateway, approval: Approval, always: "Always | None", target: Target
+) -> None:
     """Ask nobody for an answer that would be refused."""
     if approval.approve_barred:
-        hint = "somebody else with the role approver: tyrum approvals approve " + approval.approval_id
+        hint = (
+            "somebody else with the role approver: "
+            f"tyrum approvals approve {approval.approval_id}{flags(target, caller=False)}"
+        )
         raise Failure(approval.approve_barred, hint=hint, code=ExitCode.NOT_AUTHORIZED)
     if always is None or not approval.always_barred:
         return
-    await _require_operator(gateway, approval.approval_id)
+    await _require_operator(gateway, approval.approval_id, target)
     if always.argv is None:
         raise Failure(approval.always_barred, hint="approve it once: without --always")
 
@@ -188,17 +195,17 @@ async def deny(target: Target, approval_id: str, reason: str, output: Format) ->
     """Deny an approval."""
     async with connect(target) as gateway:
         request = ResolveApprovalRequest(approval_id=approval_id, answer=ANSWER_DENY, reason=reason)
-        _print(await resolve(gateway, request), output)
+        _print(await resolve(gateway, request), output, target)
 
 
-def _print(approval: Approval, output: Format) -> None:
+def _print(approval: Approval, output: Format, target: Target) -> None:
     if output is Format.TEXT:
         by = f" by {resolver(approval)}" if approval.resolved_by else ""
         say(f"{approval.approval_id} {outcome_word(approval)}{by}")
         if approval.override_id:
             note(
                 "calls like it are permitted until it ends (tyrum policy overrides list); to end it now: "
-                f"tyrum policy overrides revoke {approval.override_id}"
+                f"tyrum policy overrides revoke {approval.override_id}{flags(target)}"
             )
     else:
         emit(as_json(approval), output)

@@ -14,6 +14,9 @@ from typer._click import Context
 from typer.core import TyperCommand
 
 OPTIONS = ("ca", "client_cert", "client_key", "token_file")
+CREDENTIALS = frozenset({"client_cert", "client_key", "token_file"})
+"""Options that say who the caller is."""
+
 VARIABLES = {
     "ca": "TYRUM_TLS_CA",
     "client_cert": "TYRUM_TLS_CLIENT_CERT",

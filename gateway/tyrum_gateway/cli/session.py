@@ -31,6 +31,7 @@ class Session:
     ) -> None:
         self.target = target
         self.flags = ""
+        self._others_flags = ""
         self.conversation_id = conversation_id
         self._output = output
         self._asking = asking
@@ -77,6 +78,7 @@ class Session:
     def _find(self) -> Target:
         target = self.target()
         self.flags = flags(target)
+        self._others_flags = flags(target, caller=False)
         return target
 
     def _stream(self, request: SendMessageRequest, gateway: Gateway) -> AsyncIterable[StreamItem]:
@@ -105,9 +107,9 @@ class Session:
             case Asked(approval_id):
                 note(
                     f"waiting for approval {approval_id}; an approver answers it elsewhere:\n"
-                    f"  tyrum approvals show {approval_id}{self.flags}\n"
-                    f"  tyrum approvals approve {approval_id}{self.flags}\n"
-                    f"  tyrum approvals deny {approval_id} --reason TEXT{self.flags}"
+                    f"  tyrum approvals show {approval_id}{self._others_flags}\n"
+                    f"  tyrum approvals approve {approval_id}{self._others_flags}\n"
+                    f"  tyrum approvals deny {approval_id} --reason TEXT{self._others_flags}"
                 )
             case Answered(approval_id) if desk:
                 desk.answered(approval_id)
