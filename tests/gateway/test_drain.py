@@ -1,4 +1,4 @@
-"""SIGTERM: what is in work comes to a durable rest, nothing else begins, and the next gateway goes on."""
+"""A stop by signal: what is in work comes to a durable rest, nothing else begins, the next gateway goes on."""
 
 import asyncio
 import signal
@@ -40,7 +40,8 @@ RULE = """\
         match: {{tool: process.run, program: {directory}/linger, replaceable: true}}
 """
 DRAINING = (
-    "import sys\n"
+    "import signal, sys\n"
+    "signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever started the tests\n"
     "from tyrum_gateway.cli.main import main\n"
     "import tyrum_gateway.bootstrap.serve\n"
     "sys.modules['tyrum_gateway.bootstrap.serve'].DRAIN_SECONDS = float(sys.argv[1])\n"
@@ -105,7 +106,10 @@ async def ended(gateway: RunningGateway) -> int:
 
 
 async def test_sigterm_ends_what_is_in_work_and_leaves_the_rest_to_the_next_gateway(tmp_path: Path) -> None:
-    """A held turn ends, a queued one does not begin, a second signal hurries; the next gateway ends all."""
+    """A held turn ends, a queued one does not begin, a second signal hurries; the next gateway ends all.
+
+    The end of a terminal, which can send more than one signal, hurries nothing, and stops as SIGTERM does.
+    """
     gateway = gateway_in(tmp_path)
     gateway.launcher = (sys.executable, "-c", DRAINING, PATIENT)
     gateway.start()
@@ -122,6 +126,7 @@ async def test_sigterm_ends_what_is_in_work_and_leaves_the_rest_to_the_next_gate
         assert gateway.process is not None
         gateway.process.send_signal(signal.SIGTERM)
         await eventually(lambda: '"draining"' in gateway.log)
+        gateway.process.send_signal(signal.SIGHUP)
         (tmp_path / "go").touch()
         await eventually(lambda: states(gateway)[hold] == "completed")
         assert gateway.process.poll() is None, "others are still in work"
@@ -141,6 +146,9 @@ async def test_sigterm_ends_what_is_in_work_and_leaves_the_rest_to_the_next_gate
         assert (call.state, call.process.cause) == (event_pb2.CALL_STATE_FAILED, "provider_gone")
         assert configs.count(gateway.state_dir, "lingered") == 1
         assert configs.count(gateway.state_dir, "asked") == 1
+        gateway.process.send_signal(signal.SIGHUP)
+        assert await ended(gateway) == 0
+        assert not (gateway.state_dir / "gateway.json").exists()
     finally:
         gateway.kill()
 

@@ -52,7 +52,7 @@ ADMISSION_SECONDS = 30.0
 """How long the start waits for providers to be admitted or refused."""
 
 DRAIN_SECONDS = 10.0
-"""How long turns in work get to reach a durable rest after SIGTERM."""
+"""How long turns in work get to reach a durable rest after the first signal."""
 
 GRACE_SECONDS = 2.0
 """How long calls in flight get at the end."""
@@ -76,7 +76,9 @@ async def serve(
     ready: Callable[[Serving], None],
     seams: Seams | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT, then drain; a second signal ends the draining.
+    """Serve until SIGTERM, SIGINT or SIGHUP, then drain; another SIGTERM or SIGINT ends the draining.
+
+    SIGHUP is what a terminal sends when it is closed; where it is ignored at the start, it stays so.
 
     Turns in work get `DRAIN_SECONDS` to reach a durable rest; whatever is left then, and every turn that
     waits or is queued, is continued from its rows by the next gateway. Work that ignores its cancellation
@@ -192,6 +194,9 @@ async def _run(
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled)
+    # `nohup` has it ignored. Shell and kernel both send it when a terminal is closed: two do not hurry.
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        loop.add_signal_handler(signal.SIGHUP, terminated.set)
     async with asyncio.TaskGroup() as group:
         group.create_task(parts.engine.run(started, stopping))
         expiry = group.create_task(parts.approvals.expire())

@@ -1,4 +1,4 @@
-"""`tyrum serve`: run the gateway until SIGTERM or Ctrl-C, then drain."""
+"""`tyrum serve`: run the gateway until SIGTERM, Ctrl-C or the end of its terminal, then drain."""
 
 import asyncio
 import os
@@ -31,6 +31,8 @@ def serve(
     state_dir: StateDir = None,
 ) -> None:
     """Start the gateway and serve until SIGTERM or Ctrl-C; turns in work then get time to rest.
+
+    Another one hurries it. The end of its terminal (SIGHUP) stops it too, unless it was started by `nohup`.
 
     Says on stdout where it serves, once it does; the log goes to stderr.
     """
