@@ -1,4 +1,4 @@
-"""A stop by signal: what is in work comes to a durable rest, nothing else begins, the next gateway goes on."""
+"""A stop by signal: what is in work comes to a durable rest, nothing begins, and the next gateway goes on."""
 
 import asyncio
 import signal
