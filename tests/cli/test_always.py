@@ -47,6 +47,7 @@ def test_a_pattern_is_sent_as_it_was_written() -> None:
         ("soon", "", False, [], "--expires"),
         ("8", "", False, [], "--expires"),
         ("", "", True, [], "--rest"),
+        ("400d", "", False, [], "--expires` must be 1 s to 365 days"),
         ("", "", False, ["LANG"], "--env"),
         ("", "[a]", False, ["LANG=C"], "--env"),
         ("", "status", False, [], "--pattern"),

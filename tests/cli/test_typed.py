@@ -95,6 +95,15 @@ def test_the_help_of_a_noun_is_not_cut_off(capsys: pytest.CaptureFixture[str], n
     assert "..." not in listed
 
 
+def test_help_explains_a_command_like_the_command_does(capsys: pytest.CaptureFixture[str]) -> None:
+    """`tyrum help COMMAND` prints what `tyrum COMMAND --help` prints."""
+    told = []
+    for arguments in ("help chat", "chat --help"):
+        assert run(arguments.split()) == 0
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1]
+
+
 def test_every_parameter_of_the_tables_exists() -> None:
     """The tables name parameters that some command has."""
     known = {parameter for entry in COMMANDS.values() for parameter in parameters(entry.load())}

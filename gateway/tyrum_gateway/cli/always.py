@@ -13,6 +13,7 @@ from ruamel.yaml.error import YAMLError
 
 from tyrum_gateway.cli.durations import duration
 from tyrum_gateway.cli.failure import ExitCode, Failure
+from tyrum_gateway.domain.override import LONGEST_LIFE, SHORTEST_LIFE
 
 if TYPE_CHECKING:
     from tyrum.approval.v1.approval_pb2 import ResolveApprovalRequest
@@ -62,6 +63,9 @@ def parse(expires: str, pattern: str, *, rest: bool, env: list[str]) -> Always:
         Failure: One of them is not of its form.
     """
     life = duration("--expires", expires) if expires else None
+    if life is not None and not SHORTEST_LIFE <= life <= LONGEST_LIFE:
+        # As the gateway says it, but before the command says that it approves.
+        raise Failure(f"`--expires` must be 1 s to {LONGEST_LIFE.days} days", code=ExitCode.USAGE)
     if not pattern:
         if rest or env:
             raise Failure("`--rest` and `--env` widen a pattern", hint=_EXAMPLE, code=ExitCode.USAGE)

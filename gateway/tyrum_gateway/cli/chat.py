@@ -49,6 +49,8 @@ def chat(
             note(f"continue: tyrum chat --conversation {session.conversation_id} TEXT{session.flags}")
         raise typer.Exit(code)
     session.target()
+    if conversation:
+        asyncio.run(session.require_conversation())
     raise typer.Exit(_prompt(session))
 
 

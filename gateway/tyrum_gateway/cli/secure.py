@@ -4,6 +4,8 @@ Invariant: a token leaves this machine only inside TLS whose other end has a cer
 authority, for the name that was called.
 """
 
+import shlex
+import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,14 +42,29 @@ def client_tls() -> ClientTls | None:
     if ca is None:
         return None
     if (certificate is None) != (key is None):
-        raise Failure("a client certificate needs its key, and the key it", code=ExitCode.USAGE)
-    if key is not None and key.exists() and key.stat().st_mode & 0o077:
-        raise Failure(f"`{key}` can be read by others", hint=f"chmod 600 {key}", code=ExitCode.NOT_AUTHORIZED)
+        given, missing = ("certificate", "key") if key is None else ("key", "certificate")
+        raise Failure(
+            f"a client {given} is named without its {missing}",
+            hint="name both: --client-cert FILE --client-key FILE",
+            code=ExitCode.USAGE,
+        )
+    if key is not None:
+        _require_private(key)
     return ClientTls(
         _read(ca, "CERTIFICATE"),
         None if certificate is None else _read(certificate, "CERTIFICATE"),
         None if key is None else _read(key, "PRIVATE KEY"),
     )
+
+
+def _require_private(key: Path) -> None:
+    try:
+        status = key.stat()
+    except OSError as error:
+        raise Failure(f"cannot read `{key}`: {error.strerror}", code=ExitCode.USAGE) from error
+    if stat.S_ISREG(status.st_mode) and status.st_mode & 0o077:
+        hint = f"chmod 600 {shlex.quote(str(key))}"
+        raise Failure(f"`{key}` can be read by others", hint=hint, code=ExitCode.NOT_AUTHORIZED)
 
 
 def _read(path: Path, kind: str) -> bytes:

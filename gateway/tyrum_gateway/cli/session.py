@@ -11,10 +11,10 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from tyrum.chat.v1.chat_pb2 import SendMessageRequest, StreamItem, WatchRequest
+from tyrum.chat.v1.chat_pb2 import GetConversationRequest, SendMessageRequest, StreamItem, WatchRequest
 from tyrum.chat.v1.event_pb2 import TURN_STATE_COMPLETED, TurnState
 from tyrum_gateway.cli.asking import Desk
-from tyrum_gateway.cli.connection import Gateway, Target, flags
+from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, flags
 from tyrum_gateway.cli.failure import ExitCode, Failure, first_of
 from tyrum_gateway.cli.output import Format, as_json, emit, enum_word, note
 from tyrum_gateway.cli.projection import Answered, Asked, Notice, Piece, Text, TurnView
@@ -62,6 +62,16 @@ class Session:
         except ExceptionGroup as errors:
             raise first_of(errors) from errors
         return self._end()
+
+    async def require_conversation(self) -> None:
+        """Check that the conversation is there before somebody writes a message to it.
+
+        Raises:
+            Failure: It is not, or the caller may not read it.
+        """
+        async with connect(self._find()) as gateway:
+            request = GetConversationRequest(conversation_id=self.conversation_id)
+            await gateway.chat.GetConversation(request, metadata=gateway.metadata, timeout=DEADLINE)
 
     async def _follow(self, request: SendMessageRequest, desk: Desk | None) -> None:
         try:
@@ -130,25 +140,29 @@ class Session:
         view = self._view
         self._screen.end_line()
         state = enum_word(TurnState, view.state, "TURN_STATE_")
-        if self._output is Format.JSON:
-            emit(
-                {
-                    "conversation_id": self.conversation_id,
-                    "turn_id": view.turn_id,
-                    "state": TurnState.Name(view.state)
-                    if view.state in TurnState.values()
-                    else str(view.state),
-                    "reason": view.reason,
-                    "text": "\n".join(text for text in self._text if text),
-                    "events": self._events,
-                },
-                self._output,
-            )
+        self._document()
         if view.state != TURN_STATE_COMPLETED:
             note(f"error: the turn {state}: {view.reason}" if view.reason else f"error: the turn {state}")
         if view.refused:
             return ExitCode.APPROVAL_REFUSED
         return ExitCode.OK if view.state == TURN_STATE_COMPLETED else ExitCode.FAILURE
+
+    def _document(self) -> None:
+        """Print the turn as one JSON document, as far as it was seen."""
+        view = self._view
+        if self._output is not Format.JSON:
+            return
+        emit(
+            {
+                "conversation_id": self.conversation_id,
+                "turn_id": view.turn_id,
+                "state": TurnState.Name(view.state) if view.state in TurnState.values() else str(view.state),
+                "reason": view.reason,
+                "text": "\n".join(text for text in self._text if text),
+                "events": self._events,
+            },
+            self._output,
+        )
 
     def tell_detached(self) -> None:
         """Say that the turn goes on, and how to come back to it."""
@@ -156,6 +170,7 @@ class Session:
         if not self._view.turn_id:
             note("interrupted before the gateway accepted the message")
             return
+        self._document()
         note(f"detached; the turn goes on\nhint: {self._resume_hint()}")
 
     def _resume_hint(self) -> str:

@@ -55,11 +55,15 @@ TOPICS = {"exit-codes": exit_codes, "environment": environment, "output": output
 def topic(
     name: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Without it: the list.")] = None,
 ) -> None:
-    """Explain a topic: exit-codes, environment or output."""
+    """Explain a topic: exit-codes, environment or output; of a command its help."""
+    from tyrum_gateway.cli.commands import COMMANDS, run  # noqa: PLC0415 - whose table this is in
+
     if name is None:
         print("\n".join(f"tyrum help {known}" for known in TOPICS))
     elif name in TOPICS:
         print(TOPICS[name]())
+    elif name in COMMANDS:
+        raise typer.Exit(run([name, "--help"]))
     else:
         known = ", ".join(TOPICS)
         raise Failure(
