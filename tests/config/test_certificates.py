@@ -6,16 +6,20 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
+    NoEncryption,
     PrivateFormat,
     load_pem_private_key,
 )
 
 from tests.config.files import MINIMAL, load, write
 from tests.support.certificates import Authority, Pair
-from tyrum_gateway.config import ConfigProblems, check_file
+from tyrum_gateway.config import ConfigProblems, certificate_warnings, check_file
 from tyrum_gateway.config.listening import certificate_end, expiry_warning, key_fault
 
 
@@ -149,3 +153,30 @@ def test_the_end_of_a_certificate_is_warned_of(authority: Authority) -> None:
     assert expiry_warning(pair.cert, end - timedelta(days=31)) == ""
     assert "expires at" in expiry_warning(pair.cert, end - timedelta(days=29))
     assert "expired at" in expiry_warning(pair.cert, end)
+
+
+def test_a_certificate_that_every_client_refuses_is_warned_of(tmp_path: Path, authority: Authority) -> None:
+    """One without the names that clients look at, for another use, or past its end, is served and told of."""
+
+    def warned(pair: Pair) -> list[str]:
+        tls = f"  tls:\n    cert: {pair.cert}\n    key: {pair.key}\n"
+        path = write(tmp_path, f"{MINIMAL}listen:\n  tcp: 0.0.0.0:7460\n{tls}")
+        found = certificate_warnings(check_file(path, environment=os.environ))
+        return [str(problem).removeprefix(f"{path}:") for problem in found]
+
+    assert warned(authority.issue("good", "localhost")) == []
+    pair = Pair(tmp_path / "odd.pem", tmp_path / "odd.key")
+    key, name, end = generate_private_key(SECP256R1()), x509.Name([]), datetime.now(UTC) - timedelta(days=1)
+    odd = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1, end - timedelta(days=1), end)
+        .add_extension(x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .sign(key, SHA256())
+    )
+    pair.cert.write_bytes(odd.public_bytes(Encoding.PEM))
+    pair.key.touch(mode=0o600)
+    pair.key.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    assert served(tmp_path, pair) == []
+    san, use, ended = warned(pair)
+    assert san.startswith("11:5: listen.tls.cert: this certificate has no subject alternative name")
+    assert "lacks serverAuth" in use
+    assert "expired at" in ended

@@ -43,6 +43,15 @@ def test_problems_exit_with_three(run: Run, tmp_path: Path) -> None:
     )
 
 
+def test_a_place_of_heads_that_does_not_exist_is_a_problem(run: Run, tmp_path: Path) -> None:
+    """What the gateway would refuse to start with is found before: its directory has to be there."""
+    for directory, expected in [(tmp_path / "gone", 3), (tmp_path, 0)]:
+        path = write(tmp_path, f"{MINIMAL}audit:\n  heads: {directory}/heads.jsonl\n")
+        code, out, _ = run("validate", path)
+        assert code == expected
+        assert ("9:3: audit.heads: the directory of this file does not exist" in out) == bool(code)
+
+
 def test_problems_as_json(run: Run, tmp_path: Path) -> None:
     """With `--output json` the same problems are one JSON document."""
     path = write(tmp_path, MINIMAL + "limit: {}\n")

@@ -20,8 +20,9 @@ from tyrum_gateway.cli.output import Format, counted, emit, note, say
 from tyrum_gateway.config import (
     ConfigProblems,
     Problem,
-    check_certificates,
+    certificate_warnings,
     check_file,
+    check_files,
     config_file,
     load_settings,
 )
@@ -56,13 +57,14 @@ def validate(
     """Check a file and print every problem by position.
 
     A problem is one line, `file:line:column: path: message`, and the exit code is then 3. Rules that seem to
-    decide nothing are told as `warning:`, and change no exit code.
+    decide nothing, and a certificate that clients refuse or that ends within 30 days, are told as `warning:`,
+    and change no exit code.
     """
     path = config_file(file)
     try:
         checked = check_file(path, environment=os.environ)
-        check_certificates(checked)
-        warnings = idle_rules(checked, _replaceable)
+        check_files(checked)
+        warnings = (*certificate_warnings(checked), *idle_rules(checked, _replaceable))
     except ConfigProblems as problems:
         raise _told(problems.problems, path, output) from None
     statuses, refused = _probe(path) if probe else ((), [])

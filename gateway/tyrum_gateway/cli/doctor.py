@@ -203,7 +203,7 @@ def _configuration(config: Path | None, directory: Path) -> Iterator[Finding]:
         yield Finding("configuration", Result.FAIL, found, command)
         return
     yield Finding("configuration", Result.OK, f"`{path}`")
-    yield from _certificate(checked)
+    yield from _files(checked)
     for name, provider in checked.content.providers.items():
         program = find_program(provider.command[0], os.environ)
         if program is None:
@@ -213,28 +213,27 @@ def _configuration(config: Path | None, directory: Path) -> Iterator[Finding]:
             yield Finding(f"provider {name}", Result.OK, f"`{program}`")
 
 
-def _certificate(checked: "CheckedFile") -> Iterator[Finding]:
-    """Check that the certificates which the file names can be used, and the gateway's own for how long."""
-    from tyrum_gateway.config import ConfigProblems, check_certificates  # noqa: PLC0415 - heavy
-    from tyrum_gateway.config.listening import expiry_warning  # noqa: PLC0415
+def _files(checked: "CheckedFile") -> Iterator[Finding]:
+    """Check that the files which the configuration names can be used, and the gateway's own certificate."""
+    from tyrum_gateway.config import ConfigProblems, certificate_warnings, check_files  # noqa: PLC0415 - heavy
 
     try:
-        check_certificates(checked)
+        check_files(checked)
     except ConfigProblems as problems:
         for problem in problems.problems:
-            yield Finding(
-                "certificate", Result.FAIL, problem.message, f"tyrum config validate {checked.path}"
-            )
+            check = "certificate" if problem.code == "certificate" else "audit heads"
+            yield Finding(check, Result.FAIL, problem.message, f"tyrum config validate {checked.path}")
         return
     tls = checked.content.listen.tls
     if tls is None:
         return
-    cert = checked.directory / tls.cert
-    renew = "renew it; a running gateway serves the new one by itself"
-    if warning := expiry_warning(cert):
-        yield Finding("certificate", Result.FAIL if "expired" in warning else Result.WARN, warning, renew)
-    else:
-        yield Finding("certificate", Result.OK, f"`{cert}`")
+    warnings = [problem.message for problem in certificate_warnings(checked)]
+    for warning in warnings:
+        result = Result.FAIL if warning.endswith(": clients refuse it") else Result.WARN
+        fix = "renew it; a running gateway serves the new one by itself"
+        yield Finding("certificate", result, warning, fix)
+    if not warnings:
+        yield Finding("certificate", Result.OK, f"`{checked.directory / tls.cert}`")
 
 
 def _served(directory: Path) -> Path | None:

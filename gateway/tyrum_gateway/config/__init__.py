@@ -1,7 +1,13 @@
 """The operator's YAML: loading, validation with positions, secrets."""
 
 from tyrum_gateway.config.environment import config_file
-from tyrum_gateway.config.load import check_certificates, check_file, load_settings, quickstart_path
+from tyrum_gateway.config.load import (
+    certificate_warnings,
+    check_file,
+    check_files,
+    load_settings,
+    quickstart_path,
+)
 from tyrum_gateway.config.problems import ConfigProblems, Problem
 from tyrum_gateway.config.secrets import SecretReference, SecretUnavailable, SecretValue
 from tyrum_gateway.config.settings import (
@@ -37,8 +43,9 @@ __all__ = [
     "Settings",
     "TcpAddress",
     "TlsSettings",
-    "check_certificates",
+    "certificate_warnings",
     "check_file",
+    "check_files",
     "config_file",
     "load_settings",
     "quickstart_path",

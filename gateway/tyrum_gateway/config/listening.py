@@ -102,6 +102,26 @@ def key_fault(status: os.stat_result, user: int, groups: Collection[int]) -> str
     return ""
 
 
+def certificate_doubts(cert: FilePath) -> Iterator[str]:
+    """Say why clients refuse the certificate of a file that was checked, whenever they come.
+
+    gRPC's core takes the common name of one without alternative names; other clients, such as Go's, do not.
+    """
+    from cryptography import x509  # noqa: PLC0415 - heavy, and most files need none
+
+    try:
+        extensions = x509.load_pem_x509_certificates(read_pem(cert))[0].extensions
+    except (ValueError, x509.DuplicateExtension):
+        yield "the extensions of this certificate cannot be read: clients refuse it"
+        return
+    found = {type(extension.value): extension.value for extension in extensions}
+    if x509.SubjectAlternativeName not in found:
+        yield "this certificate has no subject alternative name: many clients refuse it, whatever its common name"
+    uses = found.get(x509.ExtendedKeyUsage)
+    if isinstance(uses, x509.ExtendedKeyUsage) and x509.oid.ExtendedKeyUsageOID.SERVER_AUTH not in uses:
+        yield "the extended key usage of this certificate lacks serverAuth: clients refuse it"
+
+
 def certificate_end(cert: FilePath) -> datetime:
     """Return when the certificate of a file that was checked stops being valid."""
     from cryptography import x509  # noqa: PLC0415 - heavy, and most files need none

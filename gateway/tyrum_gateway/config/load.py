@@ -16,7 +16,7 @@ from tyrum_gateway.config.authorities import authority_problem
 from tyrum_gateway.config.checks import Surroundings, check, find_program
 from tyrum_gateway.config.document import MAX_BYTES, Mapping, Node, plain, read_document
 from tyrum_gateway.config.explain import explain
-from tyrum_gateway.config.listening import certificate_problems
+from tyrum_gateway.config.listening import certificate_doubts, certificate_problems, expiry_warning
 from tyrum_gateway.config.model_kinds import AnthropicModel, Model, OfflineModel, OpenAiModel, ScriptedModel
 from tyrum_gateway.config.policy import to_bundle
 from tyrum_gateway.config.problems import MOST_OF_A_SORT, START, ConfigProblems, Place, Problem
@@ -59,13 +59,13 @@ def quickstart_path() -> Path:
 def load_settings(path: Path, *, environment: AbstractMapping[str, str], state_dir: Path) -> Settings:
     """Read, check and convert a configuration file.
 
-    Secrets are looked up once to see that they exist, and left as references; certificates are looked at.
+    Secrets are looked up once to see that they exist, and left as references; other files are looked at.
 
     Raises:
         ConfigProblems: the file cannot be used; it lists every problem by position.
     """
     checked = check_file(path, environment=environment)
-    check_certificates(checked)
+    check_files(checked)
     return _settings(checked, environment, state_dir)
 
 
@@ -100,8 +100,8 @@ def check_file(
     return CheckedFile(path, around.directory, content, digest)
 
 
-def check_certificates(checked: CheckedFile) -> None:
-    """Look at the files that `listen.tls` and the `ca_file` of models name.
+def check_files(checked: CheckedFile) -> None:
+    """Look at the files that `listen.tls`, `audit.heads` and the `ca_file` of models name.
 
     Raises:
         ConfigProblems: they cannot be served with; it lists every problem by the position of the key.
@@ -112,13 +112,32 @@ def check_certificates(checked: CheckedFile) -> None:
         named = item.ca_file if isinstance(item, OpenAiModel | AnthropicModel) else None
         if named is not None and (message := authority_problem(checked.directory / named)):
             found.append((("models", name, "ca_file"), message))
-    if found:
-        raise ConfigProblems(
-            [
-                Problem(str(checked.path), place_of(checked.path, *keys), keys, "certificate", message)
-                for keys, message in found
-            ]
-        )
+    problems = [_problem(checked, keys, "certificate", message) for keys, message in found]
+    heads = checked.content.audit.heads
+    if heads is not None and not Path(heads).parent.is_dir():
+        message = "the directory of this file does not exist: is its disk mounted?"
+        problems.append(_problem(checked, ("audit", "heads"), "directory_not_found", message))
+    if problems:
+        raise ConfigProblems(problems)
+
+
+def certificate_warnings(checked: CheckedFile) -> tuple[Problem, ...]:
+    """List why clients refuse the certificate of a file that was checked, and that it ends soon.
+
+    Raises:
+        ConfigProblems: the file cannot be read again.
+    """
+    tls = _tls(checked)
+    if tls is None:
+        return ()
+    found = (*certificate_doubts(tls.cert), expiry_warning(tls.cert))
+    return tuple(
+        _problem(checked, ("listen", "tls", "cert"), "certificate", message) for message in found if message
+    )
+
+
+def _problem(checked: CheckedFile, keys: tuple[str, ...], code: str, message: str) -> Problem:
+    return Problem(str(checked.path), place_of(checked.path, *keys), keys, code, message)
 
 
 def place_of(path: Path, *keys: str) -> Place:
