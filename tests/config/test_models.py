@@ -170,6 +170,12 @@ def test_what_is_no_proxy_is_refused_with_the_fix(tmp_path: Path, url: str, part
     assert "canary" not in found
 
 
+def test_a_proxy_cannot_be_taken_from_the_environment(tmp_path: Path) -> None:
+    """Nor from a secret, so the fix is not to declare one; it is told where a login belongs."""
+    found = lines(tmp_path, with_model(PROXIED.format("${env:HTTPS_PROXY}")), ENVIRONMENT)
+    assert any("write the address out; a login for it" in line and "by name" not in line for line in found)
+
+
 @pytest.mark.parametrize(
     ("keys", "expected"),
     [

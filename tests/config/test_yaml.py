@@ -47,12 +47,17 @@ def test_scalars_follow_the_core_schema(text: str, value: object) -> None:
     assert type(value_of(text)) is type(value)
 
 
-def test_a_word_of_yaml_1_1_is_no_boolean(tmp_path: Path) -> None:
-    """`yes` where a boolean belongs is an error that says so, not true."""
-    text = MINIMAL.replace("rules: []", "rules: [{id: a, decision: deny, match: {rest: yes, argv: []}}]")
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [("yes", " (in YAML 1.2 `yes`, `no`, `on` and `off` are text)"), ('"true"', "; remove the quotes")],
+)
+def test_a_word_of_yaml_1_1_and_text_are_no_boolean(tmp_path: Path, word: str, hint: str) -> None:
+    """`yes` or quoted text where a boolean belongs is an error that says so, not true."""
+    text = MINIMAL.replace(
+        "rules: []", f"rules: [{{id: a, decision: deny, match: {{rest: {word}, argv: []}}}}]"
+    )
     assert lines(tmp_path, text) == [
-        "7:59: policy.default.rules[0].match.rest: expected `true` or `false`, found text "
-        "(in YAML 1.2 `yes`, `no`, `on` and `off` are text)"
+        f"7:59: policy.default.rules[0].match.rest: expected `true` or `false`, found text{hint}"
     ]
 
 

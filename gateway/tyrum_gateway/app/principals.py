@@ -137,7 +137,7 @@ class PrincipalDesk:
             QuotaExceeded: It has `MAX_USABLE` usable tokens.
         """
         if not SHORTEST_LIFE <= life <= LONGEST_LIFE:
-            bounds = f"{SHORTEST_LIFE.total_seconds():.0f} to {LONGEST_LIFE.total_seconds():.0f}"
+            bounds = f"{SHORTEST_LIFE.total_seconds():.0f} s to {LONGEST_LIFE.days} days"
             raise InvalidRequest("expires_in_seconds", f"must be {bounds}")
         label = token_label(label)
         owner = await self._store.account(wanted)

@@ -84,8 +84,13 @@ def _interpolation(root: document.Mapping, file: str) -> Iterator[Problem]:
         if opening < 0 or "}" not in text[opening:]:
             continue
         if path[0] != "secrets" or len(path) != 2 or is_key:
-            message = "`${…}` is only read under `secrets`; declare a secret there and refer to it by name"
-            yield Problem(file, place, path, "interpolation", message)
+            named = "secrets" in path or path[-1] in {"api_key", "proxy_login"}
+            how = (
+                "declare a secret there and refer to it by name" if named else "this text counts as it stands"
+            )
+            if path[0] == "models" and path[-1] == "proxy":
+                how = "write the address out; a login for it goes into the secret that `proxy_login` names"
+            yield Problem(file, place, path, "interpolation", f"`${{…}}` is only read under `secrets`; {how}")
 
 
 def _names(root: document.Mapping, *path: str) -> list[str]:

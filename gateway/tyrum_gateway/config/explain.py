@@ -222,6 +222,8 @@ def _found(node: Node | None) -> str:
 
 def _hint(kind: str, node: Node | None) -> str:
     match kind, node:
+        case "bool_type", Scalar(value="true" | "false"):
+            return "; remove the quotes"
         case "bool_type", Scalar(value=str()):
             return " (in YAML 1.2 `yes`, `no`, `on` and `off` are text)"
         case "string_type", Scalar(value=bool() | int() | float()):

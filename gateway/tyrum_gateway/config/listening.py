@@ -116,7 +116,7 @@ def certificate_doubts(cert: FilePath) -> Iterator[str]:
         return
     found = {type(extension.value): extension.value for extension in extensions}
     if x509.SubjectAlternativeName not in found:
-        yield "this certificate has no subject alternative name: many clients refuse it, whatever its common name"
+        yield "this certificate has no subject alternative name, without which many clients refuse it"
     uses = found.get(x509.ExtendedKeyUsage)
     if isinstance(uses, x509.ExtendedKeyUsage) and x509.oid.ExtendedKeyUsageOID.SERVER_AUTH not in uses:
         yield "the extended key usage of this certificate lacks serverAuth: clients refuse it"

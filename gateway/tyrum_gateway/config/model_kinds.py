@@ -43,8 +43,8 @@ class RemoteModel(Section):
     proxy: ProxyUrl | None = Field(
         default=None,
         description="Forward proxy through which alone the server is reached, such as "
-        "`http://proxy.example.org:3128`: http or https, without user, password or path. Off by default, "
-        "whatever the environment says.",
+        "`http://proxy.example.org:3128`: http or https, without user, password or path; without a port 80, "
+        "with https 443. Off by default, whatever the environment says.",
     )
     proxy_login: SecretName | None = Field(
         default=None,
