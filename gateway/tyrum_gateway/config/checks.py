@@ -85,9 +85,7 @@ def _interpolation(root: document.Mapping, file: str) -> Iterator[Problem]:
             continue
         if path[0] != "secrets" or len(path) != 2 or is_key:
             named = "secrets" in path or path[-1] in {"api_key", "proxy_login"}
-            how = (
-                "declare a secret there and refer to it by name" if named else "this text counts as it stands"
-            )
+            how = "declare a secret there and refer to it by name" if named else "here a value is written out"
             if path[0] == "models" and path[-1] == "proxy":
                 how = "write the address out; a login for it goes into the secret that `proxy_login` names"
             yield Problem(file, place, path, "interpolation", f"`${{…}}` is only read under `secrets`; {how}")
