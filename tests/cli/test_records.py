@@ -354,9 +354,12 @@ def test_the_guide_can_be_typed(
         shutil.copyfile(state / name, copy)
     shutil.copyfile(state / "audit/heads.jsonl", "heads.jsonl")
     shutil.copyfile(state / "audit/key.pub", "key.pub")
+    shutil.copyfile("heads.jsonl", "heads.jsonl.before-restore")
+    Path("audit").mkdir()
+    shutil.copyfile("key.pub", "audit/key-ID.pub")
     blocks = [block.code for block in read(Path(GUIDE)).blocks if block.language == "sh"]
     lines = [line for block in blocks for line in block.splitlines() if line.startswith("tyrum ")]
-    assert len(lines) == 12
+    assert len(lines) == 13
     for line in lines:
         _, *words = shlex.split(line, comments=True)
         if "--state-dir" in words:
