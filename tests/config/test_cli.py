@@ -8,6 +8,7 @@ import pytest
 
 from tests.config.files import MINIMAL, QUICKSTART, write
 from tyrum_gateway.cli.commands import run as run_command
+from tyrum_gateway.config import load_settings
 
 CANARY = "CANARY-hunter2"
 
@@ -50,6 +51,9 @@ def test_a_place_of_heads_that_does_not_exist_is_a_problem(run: Run, tmp_path: P
         code, out, _ = run("validate", path)
         assert code == expected
         assert ("9:3: audit.heads: the directory of this file does not exist" in out) == bool(code)
+    state = tmp_path / "state"
+    path = write(tmp_path, f"{MINIMAL}audit:\n  heads: {state}/audit/heads.jsonl\n")
+    assert load_settings(path, environment={}, state_dir=state).audit_heads  # the start makes that one
 
 
 def test_problems_as_json(run: Run, tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ class Place:
             store=self.store,
             audit=self.store.audit,
             heads=anchor.file,
+            last=anchor.last,
             signer=anchor,
             clock=SystemClock(),
             activity=lambda: self.store.statistics.commits,
@@ -309,7 +310,10 @@ async def test_another_key_is_refused(place: Place, tmp_path: Path) -> None:
     with pytest.raises(StateUnusable, match="mode 600"):
         place.keeper()
     key.chmod(0o600)
-    await place.keeper().check()
+    keeper = place.keeper()
+    with (place.audit / "heads.jsonl").open("a") as file:
+        file.write(encode(SignedHead(99, "f" * 64, 1, "ed25519:0", "s" * 88)) + "\n")
+    await keeper.check()  # against the head that was proved, not against what was appended since
     key.write_bytes(b"nonsense")
     with pytest.raises(StateUnusable, match="holds no audit key"):
         place.keeper()
@@ -320,6 +324,7 @@ async def test_heads_go_where_the_operator_says(place: Place, tmp_path: Path) ->
     elsewhere = tmp_path / "far" / "heads"
     with pytest.raises(StateUnusable, match="is its disk mounted"):
         place.keeper(elsewhere)
+    Anchor(tmp_path / "new", tmp_path / "new" / "heads")  # its directory is made by the start
     elsewhere.parent.mkdir()
     keeper = place.keeper(elsewhere)
     await keeper.check()

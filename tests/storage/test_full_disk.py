@@ -99,6 +99,7 @@ async def test_a_turn_on_a_full_disk_stays_whole_and_goes_on_when_there_is_room(
             store=store,
             audit=store.audit,
             heads=anchor.file,
+            last=anchor.last,
             signer=anchor,
             clock=clock,
             activity=lambda: store.statistics.commits,

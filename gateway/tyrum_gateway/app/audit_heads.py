@@ -29,14 +29,10 @@ _RETRY = 10.0
 
 
 class Heads(Protocol):
-    """Where heads are kept. Both methods may block."""
+    """Where heads are kept."""
 
     def append(self, head: SignedHead) -> None:
-        """Add a head, durably; raises OSError."""
-        ...
-
-    def last(self) -> SignedHead | None:
-        """Return the newest head; raises StateUnusable."""
+        """Add a head, durably; may block; raises OSError."""
         ...
 
 
@@ -57,6 +53,7 @@ class HeadKeeper:
         store: Store,
         audit: AuditLog,
         heads: Heads,
+        last: SignedHead | None,
         signer: Signer,
         clock: Clock,
         activity: Callable[[], int],
@@ -67,7 +64,9 @@ class HeadKeeper:
         Args:
             store: Takes the fact that the anchoring begins.
             audit: The log.
-            heads: Where heads are kept; the last one was signed by the signer.
+            heads: Where heads are kept.
+            last: The newest of them, proved to be the signer's. It is not read again: what came since may be
+                anybody's.
             signer: Who signs.
             clock: Time of a head.
             activity: Counts commits of this process; read often, so it must cost nothing.
@@ -76,6 +75,7 @@ class HeadKeeper:
         self._store = store
         self._audit = audit
         self._heads = heads
+        self._last = last
         self._signer = signer
         self._clock = clock
         self._activity = activity
@@ -94,7 +94,7 @@ class HeadKeeper:
         Raises:
             StateUnusable: The database does not hold the row that was signed: it is older, or was edited.
         """
-        head = await asyncio.to_thread(self._heads.last)
+        head = self._last
         if head is None:
             await self._begin()
             return

@@ -33,15 +33,16 @@ class Anchor:
                 with the key. Then nothing was made or renamed.
         """
         self.file = HeadsFile(heads or directory / "heads.jsonl")
-        first = heads is None and not directory.exists()
-        last = None if first else self.file.last()
+        first = self.file.path.parent == directory and not directory.exists()
+        self.last = None if first else self.file.last()
+        """Newest head when the gateway started; this key signed it."""
         key = SigningKey.present(directory)
-        if last is not None and not (key and key.public.authentic(last)):
+        if self.last is not None and not (key and key.public.authentic(self.last)):
             path, problem = directory / "key", "is missing" if key is None else "is another one"
             raise StateUnusable(
                 f"the key `{path}`, which signed the last audit head in `{self.file.path}`, {problem}: "
                 "restore it, or move the heads away knowingly, see docs/guides/audit.md",
-                sequence=str(last.sequence),
+                sequence=str(self.last.sequence),
             )
         self._key = SigningKey.prepare(directory)
         self.public: VerifyingKey = self._key.public
@@ -65,6 +66,7 @@ async def recorded(
         store=store,
         audit=store.audit,
         heads=anchor.file,
+        last=anchor.last,
         signer=anchor,
         clock=clock,
         activity=lambda: store.statistics.commits,

@@ -137,7 +137,7 @@ def state_directory(directory: Path) -> Finding:
         return Finding(
             check, Result.FAIL, f"`{directory}` can be entered by others {mode}", f"chmod 700 {directory}"
         )
-    if problem := _unwritable(directory):
+    if problem := _unwritable(directory, os.R_OK):
         return Finding(check, Result.FAIL, f"{problem} {mode}", f"chmod 700 {directory}, or {another}")
     return Finding(check, Result.OK, f"`{directory}`")
 
@@ -177,8 +177,8 @@ def _unusable(directory: Path) -> str:
     return "" if private else f"`{directory}` is not a private directory of this user"
 
 
-def _unwritable(directory: Path) -> str:
-    writable = os.access(directory, os.R_OK | os.W_OK | os.X_OK, effective_ids=True)
+def _unwritable(directory: Path, besides: int = 0) -> str:
+    writable = os.access(directory, besides | os.W_OK | os.X_OK, effective_ids=True)
     return "" if writable else f"`{directory}` cannot be written"
 
 
@@ -203,7 +203,7 @@ def _configuration(config: Path | None, directory: Path) -> Iterator[Finding]:
         yield Finding("configuration", Result.FAIL, found, command)
         return
     yield Finding("configuration", Result.OK, f"`{path}`")
-    yield from _files(checked)
+    yield from _files(checked, directory)
     for name, provider in checked.content.providers.items():
         program = find_program(provider.command[0], os.environ)
         if program is None:
@@ -213,12 +213,12 @@ def _configuration(config: Path | None, directory: Path) -> Iterator[Finding]:
             yield Finding(f"provider {name}", Result.OK, f"`{program}`")
 
 
-def _files(checked: "CheckedFile") -> Iterator[Finding]:
+def _files(checked: "CheckedFile", directory: Path) -> Iterator[Finding]:
     """Check that the files which the configuration names can be used, and the gateway's own certificate."""
     from tyrum_gateway.config import ConfigProblems, certificate_warnings, check_files  # noqa: PLC0415 - heavy
 
     try:
-        check_files(checked)
+        check_files(checked, directory)
     except ConfigProblems as problems:
         for problem in problems.problems:
             check = "certificate" if problem.code == "certificate" else "audit heads"

@@ -111,7 +111,7 @@ def certificate_doubts(cert: FilePath) -> Iterator[str]:
 
     try:
         extensions = x509.load_pem_x509_certificates(read_pem(cert))[0].extensions
-    except (ValueError, x509.DuplicateExtension):
+    except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
         yield "the extensions of this certificate cannot be read: clients refuse it"
         return
     found = {type(extension.value): extension.value for extension in extensions}

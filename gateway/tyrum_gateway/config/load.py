@@ -65,7 +65,7 @@ def load_settings(path: Path, *, environment: AbstractMapping[str, str], state_d
         ConfigProblems: the file cannot be used; it lists every problem by position.
     """
     checked = check_file(path, environment=environment)
-    check_files(checked)
+    check_files(checked, state_dir)
     return _settings(checked, environment, state_dir)
 
 
@@ -100,8 +100,12 @@ def check_file(
     return CheckedFile(path, around.directory, content, digest)
 
 
-def check_files(checked: CheckedFile) -> None:
+def check_files(checked: CheckedFile, state_dir: Path | None = None) -> None:
     """Look at the files that `listen.tls`, `audit.heads` and the `ca_file` of models name.
+
+    Args:
+        checked: The file that names them.
+        state_dir: Where the gateway will keep its state, if that is known; it makes this directory itself.
 
     Raises:
         ConfigProblems: they cannot be served with; it lists every problem by the position of the key.
@@ -114,11 +118,20 @@ def check_files(checked: CheckedFile) -> None:
             found.append((("models", name, "ca_file"), message))
     problems = [_problem(checked, keys, "certificate", message) for keys, message in found]
     heads = checked.content.audit.heads
-    if heads is not None and not Path(heads).parent.is_dir():
+    if heads is not None and _is_missing(Path(heads).parent, state_dir):
         message = "the directory of this file does not exist: is its disk mounted?"
         problems.append(_problem(checked, ("audit", "heads"), "directory_not_found", message))
     if problems:
         raise ConfigProblems(problems)
+
+
+def _is_missing(directory: Path, state_dir: Path | None) -> bool:
+    if state_dir is not None and directory in {state_dir, state_dir / "audit"}:
+        return False
+    try:
+        return not directory.is_dir()
+    except OSError:
+        return False  # whoever validates may not see what the gateway's user sees
 
 
 def certificate_warnings(checked: CheckedFile) -> tuple[Problem, ...]:
