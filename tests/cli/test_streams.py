@@ -4,6 +4,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from tests.support.gateway import TYRUM, RunningGateway, client_environment
 from tyrum_gateway.bootstrap.serve import Serving
+from tyrum_gateway.cli.chat import piped
 from tyrum_gateway.cli.commands import run
 from tyrum_gateway.cli.serve import greet
 from tyrum_gateway.cli.streams import guarded
@@ -56,7 +58,7 @@ def test_bytes_that_are_no_text_are_refused(capsys: pytest.CaptureFixture[str]) 
     """An argument or a piped message that is not UTF-8 is a usage error that shows the bytes."""
     assert run(["chat", os.fsdecode(b"caf\xe9")]) == 2
     assert capsys.readouterr().err == "error: `caf\\xe9` is not valid UTF-8\n"
-    piped = subprocess.run(
+    sent = subprocess.run(
         [str(TYRUM), "chat", "-"],
         input=b"caf\xe9",
         capture_output=True,
@@ -64,7 +66,15 @@ def test_bytes_that_are_no_text_are_refused(capsys: pytest.CaptureFixture[str]) 
         timeout=60,
         check=False,
     )
-    assert (piped.returncode, piped.stderr) == (2, b"error: the message on stdin is not valid UTF-8\n")
+    assert (sent.returncode, sent.stderr) == (2, b"error: the message on stdin is not valid UTF-8\n")
+
+
+def test_lines_of_a_piped_message_end_alike(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A message from a file of another system has line feeds alone."""
+    (tmp_path / "message").write_bytes("é\r\nb\rc".encode())
+    with (tmp_path / "message").open(encoding="latin-1") as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert piped() == "é\nb\nc"
 
 
 @pytest.mark.parametrize(
@@ -76,6 +86,24 @@ def test_a_stdout_that_takes_nothing_is_an_error(redirection: str, why: str) -> 
     assert (told.returncode, told.stderr) == (1, f"error: cannot write the output: {why}\n")
 
 
+def test_a_stdout_that_does_not_block_gets_all_of_it() -> None:
+    """A slow reader, whose pipe somebody set not to block, is waited for."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    text = "0123456789abcdef" * 20_000
+
+    def write() -> None:
+        with guarded(writing) as stream:
+            stream.write(text)
+        os.close(writing)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with os.fdopen(reading, encoding="utf-8") as reader:
+        assert reader.read() == text
+    writer.join()
+
+
 def test_characters_that_stdout_lacks_are_escaped() -> None:
     """Text outside the encoding of stdout is written as an escape."""
     told = ran([sys.executable, "-c", ESCAPING], PYTHONIOENCODING="latin-1")
@@ -83,7 +111,7 @@ def test_characters_that_stdout_lacks_are_escaped() -> None:
 
 
 def test_a_token_that_could_not_be_shown_is_named(
-    gateway: RunningGateway, capsys: pytest.CaptureFixture[str]
+    gateway: RunningGateway, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """Who issued a token that stdout did not take learns that it exists, and how to revoke it."""
     place = ["--state-dir", str(gateway.state_dir)]
@@ -94,6 +122,10 @@ def test_a_token_that_could_not_be_shown_is_named(
     assert error.endswith("of `operator` was made, but stdout did not take it: No space left on device")
     assert hint.startswith("hint: tyrum principals tokens revoke tok_")
     assert run(hint.removeprefix("hint: tyrum ").split()) == 0
+    saved = ["--save", str(tmp_path / "saved"), "--output", "json"]
+    with full_disk():
+        assert run(["principals", "tokens", "issue", "operator", "--label", "kept", *saved, *place]) == 1
+    assert capsys.readouterr().err.endswith(f"hint: it is in `{tmp_path / 'saved'}`\n")
 
 
 def test_a_gateway_serves_where_nobody_reads_its_greeting(

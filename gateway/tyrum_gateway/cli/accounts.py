@@ -161,7 +161,9 @@ async def issue(target: Target, order: Order, output: Format) -> None:
         raise Failure(
             f"token {token} of `{order.principal}` was made, but stdout did not take it: "
             f"{error if isinstance(error, Unwritten) else error.strerror}",
-            hint=f"tyrum principals tokens revoke {token}{flags(target)}",
+            hint=f"tyrum principals tokens revoke {token}{flags(target)}"
+            if order.save is None
+            else f"it is in `{order.save}`",
         ) from error
 
 

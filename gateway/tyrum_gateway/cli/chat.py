@@ -36,7 +36,7 @@ def chat(
     """
     asking = output is Format.TEXT and interactive()
     if text == "-" or (text is None and not sys.stdin.isatty()):
-        text = _piped().strip()
+        text = piped().strip()
         if not text:
             raise Failure("no message", hint='tyrum chat "TEXT"', code=ExitCode.USAGE)
     from tyrum_gateway.cli.connection import find  # noqa: PLC0415 - imports grpc
@@ -54,9 +54,14 @@ def chat(
     raise typer.Exit(_prompt(session))
 
 
-def _piped() -> str:
+def piped() -> str:
+    """Read the message on stdin: UTF-8, whatever the locale says; lines end with a line feed alone.
+
+    Raises:
+        Failure: It is not UTF-8, or cannot be read.
+    """
     try:
-        return sys.stdin.buffer.read().decode()
+        return sys.stdin.buffer.read().decode().replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
         raise Failure("the message on stdin is not valid UTF-8", code=ExitCode.USAGE) from None
     except OSError as error:

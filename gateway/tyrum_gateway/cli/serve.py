@@ -32,7 +32,8 @@ def serve(
 ) -> None:
     """Start the gateway and serve until SIGTERM or Ctrl-C; turns in work then get time to rest.
 
-    Another one hurries it. The end of its terminal (SIGHUP) stops it too, unless it was started by `nohup`.
+    A second SIGTERM or Ctrl-C ends that time. Closing its terminal (SIGHUP) stops it too, unless it was
+    started with `nohup`.
 
     Says on stdout where it serves, once it does; the log goes to stderr.
     """

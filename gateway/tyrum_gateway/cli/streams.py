@@ -7,6 +7,7 @@ its encoding lacks is escaped; the number of a closed stream is given to no file
 import errno
 import io
 import os
+import select
 import sys
 from typing import Any, TextIO
 
@@ -16,11 +17,14 @@ class Unwritten(Exception):
 
 
 class _Stdout(io.FileIO):
-    """Tells an error of stdout from every other error of the system."""
+    """Tells an error of stdout from every other error of the system, and waits for a slow reader."""
 
     def write(self, data: Any, /) -> int:
         try:
-            return super().write(data)
+            # None: it is full for now, and whoever shares it with this process set it not to block.
+            while (taken := super().write(data)) is None:
+                select.select([], [self], [])
+            return taken
         except BrokenPipeError:
             raise
         except OSError as error:

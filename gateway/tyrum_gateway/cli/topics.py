@@ -55,7 +55,7 @@ TOPICS = {"exit-codes": exit_codes, "environment": environment, "output": output
 def topic(
     name: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Without it: the list.")] = None,
 ) -> None:
-    """Explain a topic: exit-codes, environment or output; of a command its help."""
+    """Explain a topic: exit-codes, environment or output. For a command, print its help."""
     from tyrum_gateway.cli.commands import COMMANDS, run  # noqa: PLC0415 - whose table this is in
 
     if name is None:
