@@ -214,7 +214,10 @@ class Lane:
             return
         gateway.suspend()
         try:
-            self._count(restarting=lifecycle != catalog_pb2.PROVIDER_LIFECYCLE_ADMITTED)
+            try:
+                self._count(restarting=lifecycle != catalog_pb2.PROVIDER_LIFECYCLE_ADMITTED)
+            except phases.HeldUp:
+                return  # another moment will do
             with suppress(psutil.NoSuchProcess):  # it had ended before the gateway was held up
                 provider.kill()
         finally:

@@ -32,6 +32,10 @@ FROM turns WHERE turns.ended_at IS NULL
 _NOT_IN_ROWS = frozenset({HYDRATING, GENERATING, DECIDING, SETTLING})
 
 
+class HeldUp(Exception):
+    """A gateway that stands still holds the database: it was stopped in the middle of a commit."""
+
+
 @contextmanager
 def reading(database: Path) -> Iterator[sqlite3.Connection]:
     """Open a database without leaving anything behind, whether or not a gateway has it open."""
@@ -45,12 +49,20 @@ def of_turns(database: Path, trace: Path) -> list[str]:
 
     Rows tell all that is durable: queued, waiting, approved but not begun, executing. What a running turn
     does between two commits is in no row; there the last line of the trace about it counts.
+
+    Raises:
+        HeldUp: Nobody can read now; known after ten seconds.
     """
     if not database.exists():
         return []
     last = dict(line.split(" ", 1) for line in _lines(trace))
-    with reading(database) as connection:
-        return [_phase(row, last) for row in connection.execute(_OPEN)]
+    try:
+        with reading(database) as connection:
+            return [_phase(row, last) for row in connection.execute(_OPEN)]
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_PROTOCOL}:
+            raise HeldUp from error
+        raise
 
 
 def _phase(row: sqlite3.Row, last: dict[str, str]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak import verify
+from tests.soak import phases, verify
 from tests.soak.lane import Lane
 
 ROUNDS = 8
@@ -32,6 +32,20 @@ async def test_a_few_kills_leave_nothing_to_complain_about_and_damage_would_be_f
         damage(database, ran)
         found = verify.violations(database, ran, lane.notes)
         assert any(complaint in violation for violation in found), (complaint, found)
+
+
+def test_a_gateway_held_up_in_the_middle_of_a_commit_is_no_error_of_the_database(tmp_path: Path) -> None:
+    """Its index of the log is half written then and its lock is held: the soak's look must not fail over it."""
+    database = tmp_path / "held.sqlite3"
+    with closing(sqlite3.connect(database, isolation_level=None)) as gateway:
+        gateway.execute("PRAGMA journal_mode=WAL")
+        gateway.execute("CREATE TABLE turns (turn_id)")
+        gateway.execute("BEGIN IMMEDIATE")
+        with database.with_name(f"{database.name}-shm").open("r+b") as index:
+            index.seek(56)  # in the second of the two copies of the header, which a commit writes one by one
+            index.write(b"\xff")
+        with pytest.raises(phases.HeldUp):
+            phases.of_turns(database, tmp_path / "trace")
 
 
 def copy_whole(source: Path, target: Path) -> None:
