@@ -35,7 +35,7 @@ async def test_a_few_kills_leave_nothing_to_complain_about_and_damage_would_be_f
 
 
 def test_a_gateway_held_up_in_the_middle_of_a_commit_is_no_error_of_the_database(tmp_path: Path) -> None:
-    """Its index of the log is half written then and its lock is held: the soak's look must not fail over it."""
+    """Its index of the log is half written then and its lock held: the soak's look must not fail over it."""
     database = tmp_path / "held.sqlite3"
     with closing(sqlite3.connect(database, isolation_level=None)) as gateway:
         gateway.execute("PRAGMA journal_mode=WAL")
