@@ -73,6 +73,7 @@ async def test_an_audit_log_without_a_chain_is_chained(database: Path) -> None:
 _LANDED = {
     "v0001_first.py": "cd94252673c232e6f15a38d4f9f19db538f8cc796168a2118249b873a6e23b4a",
     "v0002_governance.py": "1ba53f487f0aced6e699354ebc89baefa540fd91e0ca095086161bdc1735e938",
+    "v0003_time_and_quota.py": "1b63872e32bc16201f5eb40df00dd01161b2185f2fe388f7c66c26ccb280e68b",
 }
 """Digests of migrations that databases have behind them; a new one is added when it lands."""
 
