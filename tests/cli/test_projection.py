@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tyrum.chat.v1.chat_pb2 import Delta, Gap, Partial, StreamItem
+from tyrum.chat.v1.chat_pb2 import Delta, Gap, PartialText, StreamItem
 from tyrum.chat.v1.event_pb2 import (
     APPROVAL_OUTCOME_APPROVED,
     APPROVAL_OUTCOME_DENIED,
@@ -82,7 +82,7 @@ def test_text_is_shown_exactly_once_whatever_the_stream_lost(text: str, chance: 
         items += [piece] * chance.choice([0, 1, 1, 2])
     if chance.random() < 0.5:
         cut = chance.randint(0, len(text))
-        partial = Partial(turn_id=TURN, step=1, attempt=1, text=text[:cut])
+        partial = PartialText(turn_id=TURN, step=1, attempt=1, text=text[:cut])
         items.insert(chance.randint(0, len(items)), StreamItem(partial=partial))
     assert text_of(TurnView(TURN), [*items, message(2, text), message(2, text)]) == text
 

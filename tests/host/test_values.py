@@ -151,9 +151,9 @@ def test_unusable_schemas_are_refused(schema: str) -> None:
         findings(schema, prepare({"a": "text", "b": 1.5}))
 
 
-def descriptor() -> control_pb2.Descriptor:
+def descriptor() -> control_pb2.ProviderDescriptor:
     """Describe a well-formed provider."""
-    return control_pb2.Descriptor(
+    return control_pb2.ProviderDescriptor(
         provider_id="dev.example.provider",
         implementation_version="1.0.0",
         kind="isolation",
@@ -201,7 +201,7 @@ def test_each_descriptor_field_is_checked(field: str, value: object) -> None:
     """A descriptor with one bad field is refused, naming the field."""
     message = descriptor()
     message.ClearField(field)  # type: ignore[arg-type]
-    message.MergeFrom(control_pb2.Descriptor(**{field: value}))  # type: ignore[arg-type]
+    message.MergeFrom(control_pb2.ProviderDescriptor(**{field: value}))  # type: ignore[arg-type]
     with pytest.raises(DescriptorError, match=f"`{field}"):
         check(message)
 
@@ -209,7 +209,7 @@ def test_each_descriptor_field_is_checked(field: str, value: object) -> None:
 def test_descriptor_names_every_bad_field() -> None:
     """An empty descriptor is refused with all that is missing."""
     with pytest.raises(DescriptorError) as refused:
-        check(control_pb2.Descriptor())
+        check(control_pb2.ProviderDescriptor())
     for field in ("provider_id", "implementation_version", "kind", "cardinality", "trust", "config_schema"):
         assert f"`{field}`" in str(refused.value)
 

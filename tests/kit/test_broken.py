@@ -100,7 +100,7 @@ def _describes(*fields: str) -> Check:
         differing = [
             field.name
             for field in good.DESCRIPTOR.fields
-            if getattr(good, field.name) != getattr(answer.descriptor, field.name)
+            if getattr(good, field.name) != getattr(answer.provider_descriptor, field.name)
         ]
         assert sorted(differing) == sorted(fields)
 

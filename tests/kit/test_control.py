@@ -109,7 +109,7 @@ async def test_descriptor_is_constant(sample: Started) -> None:
     await sample.configure()
     after = await sample.control.GetDescriptor(request, timeout=DEADLINE, metadata=BEARER)
     assert before.SerializeToString() == after.SerializeToString()
-    descriptor = before.descriptor
+    descriptor = before.provider_descriptor
     assert json.loads(descriptor.config_schema) == SCHEMA
     assert [(slot.name, slot.required) for slot in descriptor.secret_slots] == [
         ("api_key", True),

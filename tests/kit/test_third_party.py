@@ -45,7 +45,7 @@ class PlainControl(control_pb2_grpc.ProviderControlServiceServicer):
         if ("authorization", f"Bearer {bearer}") not in context.invocation_metadata():
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "no")
         return control_pb2.GetDescriptorResponse(
-            descriptor=control_pb2.Descriptor(provider_id="com.example.plain")
+            provider_descriptor=control_pb2.ProviderDescriptor(provider_id="com.example.plain")
         )
 
 
@@ -94,7 +94,7 @@ def test_plain_bearer_is_the_kits(grpc_stub: Any) -> None:
     with pytest.raises(grpc.RpcError):
         grpc_stub.GetDescriptor(request)
     answer = grpc_stub.GetDescriptor(request, metadata=[("authorization", f"Bearer {CREDENTIALS.bearer}")])
-    assert answer.descriptor.provider_id == "com.example.plain"
+    assert answer.provider_descriptor.provider_id == "com.example.plain"
 
 
 def test_plain_subkeys_match_the_vectors() -> None:

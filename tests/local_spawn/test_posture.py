@@ -61,7 +61,7 @@ async def test_the_descriptor_promises_what_exists(tmp_path: Path) -> None:
     """No capability is declared, handles are version 1, and the schema documents every key."""
     async with Provider.started(tmp_path, configure=False) as provider:
         request = control_pb2.GetDescriptorRequest()
-        descriptor = (await provider.control.GetDescriptor(request, timeout=DEADLINE)).descriptor
+        descriptor = (await provider.control.GetDescriptor(request, timeout=DEADLINE)).provider_descriptor
         assert descriptor.kind == "isolation"
         assert list(descriptor.capabilities) == []
         assert list(descriptor.handle_versions) == [1]

@@ -14,7 +14,7 @@ class Control(ControlService):
     ) -> control_pb2.GetDescriptorResponse:
         """Return the changed descriptor."""
         response = await super().GetDescriptor(request, context)
-        response.descriptor.provider_id = "../Etc Passwd"
+        response.provider_descriptor.provider_id = "../Etc Passwd"
         return response
 
 

@@ -14,7 +14,7 @@ class Control(ControlService):
     ) -> control_pb2.GetDescriptorResponse:
         """Return the changed descriptor."""
         response = await super().GetDescriptor(request, context)
-        response.descriptor.implementation_version = "latest"
+        response.provider_descriptor.implementation_version = "latest"
         return response
 
 

@@ -14,7 +14,7 @@ class Control(ControlService):
     ) -> control_pb2.GetDescriptorResponse:
         """Return the changed descriptor."""
         response = await super().GetDescriptor(request, context)
-        response.descriptor.limits.max_concurrent_operations = 0
+        response.provider_descriptor.limits.max_concurrent_operations = 0
         return response
 
 

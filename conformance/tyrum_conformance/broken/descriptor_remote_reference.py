@@ -14,7 +14,9 @@ class Control(ControlService):
     ) -> control_pb2.GetDescriptorResponse:
         """Return the changed descriptor."""
         response = await super().GetDescriptor(request, context)
-        response.descriptor.config_schema = '{"type":"object","$ref":"http://localhost:9/schema.json"}'
+        response.provider_descriptor.config_schema = (
+            '{"type":"object","$ref":"http://localhost:9/schema.json"}'
+        )
         return response
 
 

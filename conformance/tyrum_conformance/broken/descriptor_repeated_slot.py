@@ -14,7 +14,7 @@ class Control(ControlService):
     ) -> control_pb2.GetDescriptorResponse:
         """Return the changed descriptor."""
         response = await super().GetDescriptor(request, context)
-        response.descriptor.secret_slots.extend([control_pb2.SecretSlot(name="key")] * 2)
+        response.provider_descriptor.secret_slots.extend([control_pb2.SecretSlot(name="key")] * 2)
         return response
 
 

@@ -14,7 +14,7 @@ class Control(ControlService):
     ) -> control_pb2.GetDescriptorResponse:
         """Return the changed descriptor."""
         response = await super().GetDescriptor(request, context)
-        response.descriptor.config_schema = "type: object"
+        response.provider_descriptor.config_schema = "type: object"
         return response
 
 

@@ -14,7 +14,7 @@ class Control(ControlService):
     ) -> control_pb2.GetDescriptorResponse:
         """Return the changed descriptor."""
         response = await super().GetDescriptor(request, context)
-        response.descriptor.cardinality = control_pb2.CARDINALITY_ORDERED_MANY
+        response.provider_descriptor.cardinality = control_pb2.CARDINALITY_ORDERED_MANY
         return response
 
 

@@ -181,7 +181,7 @@ def _write(item: StreamItem, message: chat_pb2.StreamItem) -> int:
             assert_never(item)
 
 
-def _text(item: Delta | Partial, message: chat_pb2.Delta | chat_pb2.Partial) -> None:
+def _text(item: Delta | Partial, message: chat_pb2.Delta | chat_pb2.PartialText) -> None:
     message.turn_id = item.attempt.turn_id
     message.step = item.attempt.step
     message.attempt = item.attempt.attempt

@@ -116,7 +116,7 @@ class ControlClient:
             domain=_DOMAIN,
             timeout=self._bounds.descriptor,
         )
-        return descriptors.check(answer.descriptor)
+        return descriptors.check(answer.provider_descriptor)
 
     async def validate(self, config: bytes, slots: tuple[str, ...]) -> tuple[ConfigFinding, ...]:
         """Ask the provider for everything that is wrong with `config`."""

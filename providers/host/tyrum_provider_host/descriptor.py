@@ -66,7 +66,7 @@ class DescriptorError(ValueError):
     """The descriptor is not well-formed; the message names every bad field."""
 
 
-def check(message: control_pb2.Descriptor) -> Descriptor:
+def check(message: control_pb2.ProviderDescriptor) -> Descriptor:
     """Check every field on its own; agreement with contract and operator is admission's business.
 
     Raises:

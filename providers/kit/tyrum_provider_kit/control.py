@@ -128,7 +128,9 @@ class ControlService(control_pb2_grpc.ProviderControlServiceServicer):
         self, request: control_pb2.GetDescriptorRequest, context: Context
     ) -> control_pb2.GetDescriptorResponse:
         """Return the descriptor."""
-        return control_pb2.GetDescriptorResponse(descriptor=convert.descriptor_message(self._definition))
+        return control_pb2.GetDescriptorResponse(
+            provider_descriptor=convert.descriptor_message(self._definition)
+        )
 
     async def ValidateConfig(  # noqa: N802
         self, request: control_pb2.ValidateConfigRequest, context: Context

@@ -169,9 +169,9 @@ def names_contract(offered: control_pb2.ContractVersion, own: values.Contract) -
     )
 
 
-def descriptor_message(definition: values.ProviderDefinition) -> control_pb2.Descriptor:
+def descriptor_message(definition: values.ProviderDefinition) -> control_pb2.ProviderDescriptor:
     """Spell the descriptor."""
-    return control_pb2.Descriptor(
+    return control_pb2.ProviderDescriptor(
         provider_id=definition.provider_id,
         implementation_version=definition.implementation_version,
         kind=definition.kind,

@@ -1,6 +1,6 @@
 """What a provider declares about itself, checked when it is written rather than when the host refuses it.
 
-Invariant: a ProviderDefinition keeps every limit of `tyrum.provider.v1.Descriptor`, and names the contract
+Invariant: a ProviderDefinition keeps every limit of `tyrum.provider.v1.ProviderDescriptor`, and names the contract
 whose generated code the provider was built with, digest included. A program whose definition does not ends
 with one line that names place and rule, and with status 2.
 """
@@ -102,7 +102,7 @@ def installed_contract(kind: str) -> Contract:
 class ProviderDefinition:
     """What a provider is, constant over the life of its process.
 
-    Limits are those of `tyrum.provider.v1.Descriptor`; the contract follows from `kind`.
+    Limits are those of `tyrum.provider.v1.ProviderDescriptor`; the contract follows from `kind`.
 
     Raises:
         InvalidDefinition: a limit is broken, or the kind has no installed contract.

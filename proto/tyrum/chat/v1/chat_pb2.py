@@ -26,55 +26,56 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from tyrum.chat.v1 import event_pb2 as tyrum_dot_chat_dot_v1_dot_event__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tyrum/chat/v1/chat.proto\x12\rtyrum.chat.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19tyrum/chat/v1/event.proto\"O\n\x12SendMessageRequest\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t\"?\n\x13SendMessageResponse\x12(\n\x05items\x18\x01 \x03(\x0b\x32\x19.tyrum.chat.v1.StreamItem\"\xdd\x01\n\nStreamItem\x12+\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32\x17.tyrum.chat.v1.AcceptedH\x00\x12%\n\x05\x65vent\x18\x02 \x01(\x0b\x32\x14.tyrum.chat.v1.EventH\x00\x12%\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\x14.tyrum.chat.v1.DeltaH\x00\x12)\n\x07partial\x18\x04 \x01(\x0b\x32\x16.tyrum.chat.v1.PartialH\x00\x12!\n\x03gap\x18\x05 \x01(\x0b\x32\x12.tyrum.chat.v1.GapH\x00\x42\x06\n\x04item\"F\n\x08\x41\x63\x63\x65pted\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x0f\n\x07turn_id\x18\x02 \x01(\t\x12\x10\n\x08sequence\x18\x03 \x01(\x03\"U\n\x0cWatchRequest\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x12\x14\n\x0c\x64urable_only\x18\x03 \x01(\x08\"9\n\rWatchResponse\x12(\n\x05items\x18\x01 \x03(\x0b\x32\x19.tyrum.chat.v1.StreamItem\"U\n\x05\x44\x65lta\x12\x0f\n\x07turn_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\r\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\x0c\n\x04text\x18\x05 \x01(\t\"W\n\x07Partial\x12\x0f\n\x07turn_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\r\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\x0e\n\x06offset\x18\x05 \x01(\x04\"\x1c\n\x03Gap\x12\x15\n\rdropped_bytes\x18\x01 \x01(\x04\"4\n\x11\x43\x61ncelTurnRequest\x12\x0f\n\x07turn_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"7\n\x12\x43\x61ncelTurnResponse\x12!\n\x04turn\x18\x01 \x01(\x0b\x32\x13.tyrum.chat.v1.Turn\"\xd6\x01\n\x04Turn\x12\x0f\n\x07turn_id\x18\x01 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x02 \x01(\t\x12\'\n\x05state\x18\x03 \x01(\x0e\x32\x18.tyrum.chat.v1.TurnState\x12\r\n\x05steps\x18\x04 \x01(\r\x12.\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06reason\x18\x07 \x01(\t\"!\n\x0eGetTurnRequest\x12\x0f\n\x07turn_id\x18\x01 \x01(\t\"4\n\x0fGetTurnResponse\x12!\n\x04turn\x18\x01 \x01(\x0b\x32\x13.tyrum.chat.v1.Turn\"\xd6\x01\n\x0c\x43onversation\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x14\n\x0cprincipal_id\x18\x02 \x01(\t\x12.\n\ncreated_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rlast_sequence\x18\x05 \x01(\x03\x12\r\n\x05title\x18\x06 \x01(\t\x12\x11\n\tprincipal\x18\x07 \x01(\t\"1\n\x16GetConversationRequest\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\"L\n\x17GetConversationResponse\x12\x31\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x1b.tyrum.chat.v1.Conversation\"A\n\x18ListConversationsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"h\n\x19ListConversationsResponse\x12\x32\n\rconversations\x18\x01 \x03(\x0b\x32\x1b.tyrum.chat.v1.Conversation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"W\n\x11ListEventsRequest\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x12\x11\n\tpage_size\x18\x03 \x01(\r\"H\n\x12ListEventsResponse\x12$\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x14.tyrum.chat.v1.Event\x12\x0c\n\x04more\x18\x02 \x01(\x08\x32\xe5\x04\n\x0b\x43hatService\x12V\n\x0bSendMessage\x12!.tyrum.chat.v1.SendMessageRequest\x1a\".tyrum.chat.v1.SendMessageResponse0\x01\x12\x44\n\x05Watch\x12\x1b.tyrum.chat.v1.WatchRequest\x1a\x1c.tyrum.chat.v1.WatchResponse0\x01\x12Q\n\nCancelTurn\x12 .tyrum.chat.v1.CancelTurnRequest\x1a!.tyrum.chat.v1.CancelTurnResponse\x12H\n\x07GetTurn\x12\x1d.tyrum.chat.v1.GetTurnRequest\x1a\x1e.tyrum.chat.v1.GetTurnResponse\x12`\n\x0fGetConversation\x12%.tyrum.chat.v1.GetConversationRequest\x1a&.tyrum.chat.v1.GetConversationResponse\x12\x66\n\x11ListConversations\x12\'.tyrum.chat.v1.ListConversationsRequest\x1a(.tyrum.chat.v1.ListConversationsResponse\x12Q\n\nListEvents\x12 .tyrum.chat.v1.ListEventsRequest\x1a!.tyrum.chat.v1.ListEventsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18tyrum/chat/v1/chat.proto\x12\rtyrum.chat.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19tyrum/chat/v1/event.proto\"O\n\x12SendMessageRequest\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x12\n\nrequest_id\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t\"?\n\x13SendMessageResponse\x12(\n\x05items\x18\x01 \x03(\x0b\x32\x19.tyrum.chat.v1.StreamItem\"\xe1\x01\n\nStreamItem\x12+\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x0b\x32\x17.tyrum.chat.v1.AcceptedH\x00\x12%\n\x05\x65vent\x18\x02 \x01(\x0b\x32\x14.tyrum.chat.v1.EventH\x00\x12%\n\x05\x64\x65lta\x18\x03 \x01(\x0b\x32\x14.tyrum.chat.v1.DeltaH\x00\x12-\n\x07partial\x18\x04 \x01(\x0b\x32\x1a.tyrum.chat.v1.PartialTextH\x00\x12!\n\x03gap\x18\x05 \x01(\x0b\x32\x12.tyrum.chat.v1.GapH\x00\x42\x06\n\x04item\"F\n\x08\x41\x63\x63\x65pted\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x0f\n\x07turn_id\x18\x02 \x01(\t\x12\x10\n\x08sequence\x18\x03 \x01(\x03\"U\n\x0cWatchRequest\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x12\x14\n\x0c\x64urable_only\x18\x03 \x01(\x08\"9\n\rWatchResponse\x12(\n\x05items\x18\x01 \x03(\x0b\x32\x19.tyrum.chat.v1.StreamItem\"U\n\x05\x44\x65lta\x12\x0f\n\x07turn_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\r\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\x0c\n\x04text\x18\x05 \x01(\t\"[\n\x0bPartialText\x12\x0f\n\x07turn_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\r\x12\x0f\n\x07\x61ttempt\x18\x03 \x01(\r\x12\x0c\n\x04text\x18\x04 \x01(\t\x12\x0e\n\x06offset\x18\x05 \x01(\x04\"\x1c\n\x03Gap\x12\x15\n\rdropped_bytes\x18\x01 \x01(\x04\"4\n\x11\x43\x61ncelTurnRequest\x12\x0f\n\x07turn_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"7\n\x12\x43\x61ncelTurnResponse\x12!\n\x04turn\x18\x01 \x01(\x0b\x32\x13.tyrum.chat.v1.Turn\"\xd6\x01\n\x04Turn\x12\x0f\n\x07turn_id\x18\x01 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x02 \x01(\t\x12\'\n\x05state\x18\x03 \x01(\x0e\x32\x18.tyrum.chat.v1.TurnState\x12\r\n\x05steps\x18\x04 \x01(\r\x12.\n\ncreated_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06reason\x18\x07 \x01(\t\"!\n\x0eGetTurnRequest\x12\x0f\n\x07turn_id\x18\x01 \x01(\t\"4\n\x0fGetTurnResponse\x12!\n\x04turn\x18\x01 \x01(\x0b\x32\x13.tyrum.chat.v1.Turn\"\xd6\x01\n\x0c\x43onversation\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x14\n\x0cprincipal_id\x18\x02 \x01(\t\x12.\n\ncreated_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nupdated_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x15\n\rlast_sequence\x18\x05 \x01(\x03\x12\r\n\x05title\x18\x06 \x01(\t\x12\x11\n\tprincipal\x18\x07 \x01(\t\"1\n\x16GetConversationRequest\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\"L\n\x17GetConversationResponse\x12\x31\n\x0c\x63onversation\x18\x01 \x01(\x0b\x32\x1b.tyrum.chat.v1.Conversation\"A\n\x18ListConversationsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"h\n\x19ListConversationsResponse\x12\x32\n\rconversations\x18\x01 \x03(\x0b\x32\x1b.tyrum.chat.v1.Conversation\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"W\n\x11ListEventsRequest\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x16\n\x0e\x61\x66ter_sequence\x18\x02 \x01(\x03\x12\x11\n\tpage_size\x18\x03 \x01(\r\"H\n\x12ListEventsResponse\x12$\n\x06\x65vents\x18\x01 \x03(\x0b\x32\x14.tyrum.chat.v1.Event\x12\x0c\n\x04more\x18\x02 \x01(\x08\x32\xe5\x04\n\x0b\x43hatService\x12V\n\x0bSendMessage\x12!.tyrum.chat.v1.SendMessageRequest\x1a\".tyrum.chat.v1.SendMessageResponse0\x01\x12\x44\n\x05Watch\x12\x1b.tyrum.chat.v1.WatchRequest\x1a\x1c.tyrum.chat.v1.WatchResponse0\x01\x12Q\n\nCancelTurn\x12 .tyrum.chat.v1.CancelTurnRequest\x1a!.tyrum.chat.v1.CancelTurnResponse\x12H\n\x07GetTurn\x12\x1d.tyrum.chat.v1.GetTurnRequest\x1a\x1e.tyrum.chat.v1.GetTurnResponse\x12`\n\x0fGetConversation\x12%.tyrum.chat.v1.GetConversationRequest\x1a&.tyrum.chat.v1.GetConversationResponse\x12\x66\n\x11ListConversations\x12\'.tyrum.chat.v1.ListConversationsRequest\x1a(.tyrum.chat.v1.ListConversationsResponse\x12Q\n\nListEvents\x12 .tyrum.chat.v1.ListEventsRequest\x1a!.tyrum.chat.v1.ListEventsResponseBF\n\x11\x64\x65v.tyrum.chat.v1B\tChatProtoP\x01Z\x14tyrum/chat/v1;chatv1\xaa\x02\rTyrum.Chat.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tyrum.chat.v1.chat_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\021dev.tyrum.chat.v1B\tChatProtoP\001Z\024tyrum/chat/v1;chatv1\252\002\rTyrum.Chat.V1'
   _globals['_SENDMESSAGEREQUEST']._serialized_start=103
   _globals['_SENDMESSAGEREQUEST']._serialized_end=182
   _globals['_SENDMESSAGERESPONSE']._serialized_start=184
   _globals['_SENDMESSAGERESPONSE']._serialized_end=247
   _globals['_STREAMITEM']._serialized_start=250
-  _globals['_STREAMITEM']._serialized_end=471
-  _globals['_ACCEPTED']._serialized_start=473
-  _globals['_ACCEPTED']._serialized_end=543
-  _globals['_WATCHREQUEST']._serialized_start=545
-  _globals['_WATCHREQUEST']._serialized_end=630
-  _globals['_WATCHRESPONSE']._serialized_start=632
-  _globals['_WATCHRESPONSE']._serialized_end=689
-  _globals['_DELTA']._serialized_start=691
-  _globals['_DELTA']._serialized_end=776
-  _globals['_PARTIAL']._serialized_start=778
-  _globals['_PARTIAL']._serialized_end=865
-  _globals['_GAP']._serialized_start=867
-  _globals['_GAP']._serialized_end=895
-  _globals['_CANCELTURNREQUEST']._serialized_start=897
-  _globals['_CANCELTURNREQUEST']._serialized_end=949
-  _globals['_CANCELTURNRESPONSE']._serialized_start=951
-  _globals['_CANCELTURNRESPONSE']._serialized_end=1006
-  _globals['_TURN']._serialized_start=1009
-  _globals['_TURN']._serialized_end=1223
-  _globals['_GETTURNREQUEST']._serialized_start=1225
-  _globals['_GETTURNREQUEST']._serialized_end=1258
-  _globals['_GETTURNRESPONSE']._serialized_start=1260
-  _globals['_GETTURNRESPONSE']._serialized_end=1312
-  _globals['_CONVERSATION']._serialized_start=1315
-  _globals['_CONVERSATION']._serialized_end=1529
-  _globals['_GETCONVERSATIONREQUEST']._serialized_start=1531
-  _globals['_GETCONVERSATIONREQUEST']._serialized_end=1580
-  _globals['_GETCONVERSATIONRESPONSE']._serialized_start=1582
-  _globals['_GETCONVERSATIONRESPONSE']._serialized_end=1658
-  _globals['_LISTCONVERSATIONSREQUEST']._serialized_start=1660
-  _globals['_LISTCONVERSATIONSREQUEST']._serialized_end=1725
-  _globals['_LISTCONVERSATIONSRESPONSE']._serialized_start=1727
-  _globals['_LISTCONVERSATIONSRESPONSE']._serialized_end=1831
-  _globals['_LISTEVENTSREQUEST']._serialized_start=1833
-  _globals['_LISTEVENTSREQUEST']._serialized_end=1920
-  _globals['_LISTEVENTSRESPONSE']._serialized_start=1922
-  _globals['_LISTEVENTSRESPONSE']._serialized_end=1994
-  _globals['_CHATSERVICE']._serialized_start=1997
-  _globals['_CHATSERVICE']._serialized_end=2610
+  _globals['_STREAMITEM']._serialized_end=475
+  _globals['_ACCEPTED']._serialized_start=477
+  _globals['_ACCEPTED']._serialized_end=547
+  _globals['_WATCHREQUEST']._serialized_start=549
+  _globals['_WATCHREQUEST']._serialized_end=634
+  _globals['_WATCHRESPONSE']._serialized_start=636
+  _globals['_WATCHRESPONSE']._serialized_end=693
+  _globals['_DELTA']._serialized_start=695
+  _globals['_DELTA']._serialized_end=780
+  _globals['_PARTIALTEXT']._serialized_start=782
+  _globals['_PARTIALTEXT']._serialized_end=873
+  _globals['_GAP']._serialized_start=875
+  _globals['_GAP']._serialized_end=903
+  _globals['_CANCELTURNREQUEST']._serialized_start=905
+  _globals['_CANCELTURNREQUEST']._serialized_end=957
+  _globals['_CANCELTURNRESPONSE']._serialized_start=959
+  _globals['_CANCELTURNRESPONSE']._serialized_end=1014
+  _globals['_TURN']._serialized_start=1017
+  _globals['_TURN']._serialized_end=1231
+  _globals['_GETTURNREQUEST']._serialized_start=1233
+  _globals['_GETTURNREQUEST']._serialized_end=1266
+  _globals['_GETTURNRESPONSE']._serialized_start=1268
+  _globals['_GETTURNRESPONSE']._serialized_end=1320
+  _globals['_CONVERSATION']._serialized_start=1323
+  _globals['_CONVERSATION']._serialized_end=1537
+  _globals['_GETCONVERSATIONREQUEST']._serialized_start=1539
+  _globals['_GETCONVERSATIONREQUEST']._serialized_end=1588
+  _globals['_GETCONVERSATIONRESPONSE']._serialized_start=1590
+  _globals['_GETCONVERSATIONRESPONSE']._serialized_end=1666
+  _globals['_LISTCONVERSATIONSREQUEST']._serialized_start=1668
+  _globals['_LISTCONVERSATIONSREQUEST']._serialized_end=1733
+  _globals['_LISTCONVERSATIONSRESPONSE']._serialized_start=1735
+  _globals['_LISTCONVERSATIONSRESPONSE']._serialized_end=1839
+  _globals['_LISTEVENTSREQUEST']._serialized_start=1841
+  _globals['_LISTEVENTSREQUEST']._serialized_end=1928
+  _globals['_LISTEVENTSRESPONSE']._serialized_start=1930
+  _globals['_LISTEVENTSRESPONSE']._serialized_end=2002
+  _globals['_CHATSERVICE']._serialized_start=2005
+  _globals['_CHATSERVICE']._serialized_end=2618
 # @@protoc_insertion_point(module_scope)

@@ -102,7 +102,7 @@ class StreamItem(_message.Message):
         """Text that is being generated; not durable."""
 
     @_builtins.property
-    def partial(self) -> Global___Partial:
+    def partial(self) -> Global___PartialText:
         """Text generated before the stream joined the step; not durable."""
 
     @_builtins.property
@@ -115,7 +115,7 @@ class StreamItem(_message.Message):
         accepted: Global___Accepted | None = ...,
         event: _event_pb2.Event | None = ...,
         delta: Global___Delta | None = ...,
-        partial: Global___Partial | None = ...,
+        partial: Global___PartialText | None = ...,
         gap: Global___Gap | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "delta", b"delta", "event", b"event", "gap", b"gap", "item", b"item", "partial", b"partial"]  # noqa: Y015
@@ -253,8 +253,8 @@ class Delta(_message.Message):
 Global___Delta: _TypeAlias = Delta  # noqa: Y015
 
 @_typing.final
-class Partial(_message.Message):
-    """Partial is what one attempt has generated so far, sent once to a stream that joins late."""
+class PartialText(_message.Message):
+    """PartialText is what one attempt has generated so far, sent once to a stream that joins late."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -288,7 +288,7 @@ class Partial(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Partial: _TypeAlias = Partial  # noqa: Y015
+Global___PartialText: _TypeAlias = PartialText  # noqa: Y015
 
 @_typing.final
 class Gap(_message.Message):

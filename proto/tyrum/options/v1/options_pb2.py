@@ -25,11 +25,12 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import descriptor_pb2 as google_dot_protobuf_dot_descriptor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etyrum/options/v1/options.proto\x12\x10tyrum.options.v1\x1a google/protobuf/descriptor.proto:2\n\tsensitive\x12\x1d.google.protobuf.FieldOptions\x18\xb5\x8c\x03 \x01(\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etyrum/options/v1/options.proto\x12\x10tyrum.options.v1\x1a google/protobuf/descriptor.proto:2\n\tsensitive\x12\x1d.google.protobuf.FieldOptions\x18\xb5\x8c\x03 \x01(\x08\x42U\n\x14\x64\x65v.tyrum.options.v1B\x0cOptionsProtoP\x01Z\x1atyrum/options/v1;optionsv1\xaa\x02\x10Tyrum.Options.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tyrum.options.v1.options_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\024dev.tyrum.options.v1B\014OptionsProtoP\001Z\032tyrum/options/v1;optionsv1\252\002\020Tyrum.Options.V1'
 # @@protoc_insertion_point(module_scope)

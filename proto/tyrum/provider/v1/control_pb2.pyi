@@ -321,27 +321,27 @@ class GetDescriptorResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    DESCRIPTOR_FIELD_NUMBER: _builtins.int
+    PROVIDER_DESCRIPTOR_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def descriptor(self) -> Global___Descriptor:
+    def provider_descriptor(self) -> Global___ProviderDescriptor:
         """The descriptor. REQUIRED."""
 
     def __init__(
         self,
         *,
-        descriptor: Global___Descriptor | None = ...,
+        provider_descriptor: Global___ProviderDescriptor | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["descriptor", b"descriptor"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["provider_descriptor", b"provider_descriptor"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["descriptor", b"descriptor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["provider_descriptor", b"provider_descriptor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetDescriptorResponse: _TypeAlias = GetDescriptorResponse  # noqa: Y015
 
 @_typing.final
-class Descriptor(_message.Message):
-    """Descriptor is what a provider says about itself. The kernel trusts none of it before it has checked it."""
+class ProviderDescriptor(_message.Message):
+    """ProviderDescriptor is what a provider says about itself. The kernel trusts none of it before it has checked it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -417,7 +417,7 @@ class Descriptor(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Descriptor: _TypeAlias = Descriptor  # noqa: Y015
+Global___ProviderDescriptor: _TypeAlias = ProviderDescriptor  # noqa: Y015
 
 @_typing.final
 class SecretSlot(_message.Message):
