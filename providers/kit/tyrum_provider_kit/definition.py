@@ -1,8 +1,8 @@
 """What a provider declares about itself, checked when it is written rather than when the host refuses it.
 
-Invariant: a ProviderDefinition keeps every limit of `tyrum.provider.v1.ProviderDescriptor`, and names the contract
-whose generated code the provider was built with, digest included. A program whose definition does not ends
-with one line that names place and rule, and with status 2.
+Invariant: a ProviderDefinition keeps every limit of `tyrum.provider.v1.ProviderDescriptor`, and names the
+contract whose generated code the provider was built with, digest included. A program whose definition does
+not ends with one line that names place and rule, and with status 2.
 """
 
 import enum
