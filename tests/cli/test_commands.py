@@ -374,7 +374,7 @@ def test_doctor_names_what_a_provider_lacks(tmp_path: Path) -> None:
 
 
 def test_exported_contracts_are_those_that_are_installed(tmp_path: Path) -> None:
-    """`proto export` writes every .proto, the image and the digests; the files compile from there."""
+    """`proto export` writes every .proto, google.rpc, the image and the digests; all compile from there."""
     run = without_gateway(tmp_path, "proto", "export", str(tmp_path / "out"))
     assert run.returncode == 0
     source = Path(__file__).resolve().parents[2] / "proto"
@@ -382,7 +382,9 @@ def test_exported_contracts_are_those_that_are_installed(tmp_path: Path) -> None
         path.relative_to(tmp_path / "out") for path in (tmp_path / "out").rglob("*") if path.is_file()
     }
     assert {path.relative_to(source) for path in source.rglob("*.proto")} <= exported
-    for path in exported:
+    errors = {path for path in exported if path.parent == Path("google/rpc")}
+    assert {path.name for path in errors} == {"error_details.proto", "status.proto"}
+    for path in exported - errors:
         assert (tmp_path / "out" / path).read_bytes() == (source / path).read_bytes()
     names = {path.name for path in exported}
     assert {"image.binpb", "digests.json"} <= names

@@ -18,7 +18,7 @@ from grpc import StatusCode
 from tests.support import configs
 from tests.support.client import Client, connected
 from tests.support.gateway import RunningGateway, serving
-from tests.support.served import DEADLINE, Rpc, call, infos, rpcs
+from tests.support.served import DEADLINE, Rpc, call, infos, rpcs, symbols
 from tyrum.error.v1 import error_pb2
 
 REQUESTS = 200
@@ -291,3 +291,18 @@ async def test_health_and_reflection_survive_strange_questions(gateway: RunningG
                         setattr(message, field.name, text)
                     await outcome(client, rpc, message.SerializeToString(), decodable=True)
         await healthy(client, gateway)
+
+
+async def test_reflection_resolves_methods_and_what_errors_carry(gateway: RunningGateway) -> None:
+    """Each method is found by its full name, with the file of its messages; so are types of google.rpc."""
+    async with connected(gateway) as client:
+        served = await rpcs(client.channel, client.metadata)
+        methods = {f"{rpc.service}.{rpc.method}": rpc for rpc in served}
+        errors = ["google.rpc.Status", "google.rpc.ErrorInfo"]
+        absent = ["tyrum.chat.v1.ChatService.Nothing", "tyrum.chat.v1.NoService.SendMessage"]
+        found = await symbols(client.channel, client.metadata, [*methods, *errors, *absent])
+    for name, rpc in methods.items():
+        messages = {f"{file.package}.{message.name}" for file in found[name] for message in file.message_type}
+        assert {rpc.request.full_name, rpc.response.full_name} <= messages, name
+    assert all(found[name][0].package == "google.rpc" for name in errors)
+    assert not any(found[name] for name in absent)

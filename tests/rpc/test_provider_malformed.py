@@ -27,13 +27,7 @@ REASONS = {name.removeprefix("ERROR_REASON_") for name in error_pb2.ErrorReason.
 TEXTS = ("", "\0", "x", "op_" + "0" * 26, "proc_" + "0" * 26, "../../etc", "x" * 70_000, "🦊" * 300, "a\nb")
 NUMBERS = (0, 1, 3, 2**31 - 1, 2**32 - 1, 2**63 - 1, -1, -(2**31), -(2**63))
 RPCS = [
-    Rpc(
-        service.full_name,
-        method.name,
-        method.input_type,
-        method.client_streaming,
-        method.server_streaming,
-    )
+    Rpc.of(method)
     for service in (
         control_pb2.DESCRIPTOR.services_by_name["ProviderControlService"],
         isolation_pb2.DESCRIPTOR.services_by_name["IsolationService"],

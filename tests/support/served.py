@@ -7,7 +7,7 @@ from typing import Any, cast
 import grpc
 import grpc.aio
 from google.protobuf import descriptor_pb2, message_factory
-from google.protobuf.descriptor import Descriptor
+from google.protobuf.descriptor import Descriptor, MethodDescriptor
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import ErrorInfo
@@ -26,8 +26,21 @@ class Rpc:
     service: str
     method: str
     request: Descriptor
+    response: Descriptor
     client_streaming: bool
     server_streaming: bool
+
+    @classmethod
+    def of(cls, method: MethodDescriptor) -> "Rpc":
+        """Read it from its contract."""
+        return cls(
+            method.containing_service.full_name,
+            method.name,
+            method.input_type,
+            method.output_type,
+            method.client_streaming,
+            method.server_streaming,
+        )
 
     @property
     def path(self) -> str:
@@ -54,33 +67,43 @@ class Rpc:
 
 async def rpcs(channel: grpc.aio.Channel, metadata: Metadata) -> list[Rpc]:
     """Ask the gateway's reflection for everything it serves."""
-    stub: Any = reflection_pb2_grpc.ServerReflectionStub(cast("Any", channel))
-
-    async def ask(*requests: Any) -> list[Any]:
-        async def sending() -> AsyncIterator[Any]:
-            for request in requests:
-                yield request
-
-        call = stub.ServerReflectionInfo(sending(), metadata=metadata, timeout=DEADLINE)
-        return [answer async for answer in call]
-
-    (listed,) = await ask(reflection_pb2.ServerReflectionRequest(list_services=""))
+    (listed,) = await _reflect(channel, metadata, reflection_pb2.ServerReflectionRequest(list_services=""))
     names = [service.name for service in listed.list_services_response.service]
-    answers = await ask(
-        *(reflection_pb2.ServerReflectionRequest(file_containing_symbol=name) for name in names)
-    )
-    files = {}
-    for answer in answers:
-        for raw in answer.file_descriptor_response.file_descriptor_proto:
-            file = descriptor_pb2.FileDescriptorProto.FromString(raw)
-            files[file.name] = file
+    files: dict[str, descriptor_pb2.FileDescriptorProto] = {}
+    for found in (await symbols(channel, metadata, names)).values():
+        files |= {file.name: file for file in found}
     pool = DescriptorPool()
     _add(pool, files)
-    return [
-        Rpc(name, method.name, method.input_type, method.client_streaming, method.server_streaming)
-        for name in names
-        for method in pool.FindServiceByName(name).methods
-    ]
+    return [Rpc.of(method) for name in names for method in pool.FindServiceByName(name).methods]
+
+
+async def symbols(
+    channel: grpc.aio.Channel, metadata: Metadata, names: Iterable[str]
+) -> dict[str, list[descriptor_pb2.FileDescriptorProto]]:
+    """Ask the gateway's reflection for the files of each symbol: none of one that it does not know."""
+    names = list(names)
+    answers = await _reflect(
+        channel,
+        metadata,
+        *(reflection_pb2.ServerReflectionRequest(file_containing_symbol=name) for name in names),
+    )
+    return {
+        name: [
+            descriptor_pb2.FileDescriptorProto.FromString(raw)
+            for raw in answer.file_descriptor_response.file_descriptor_proto
+        ]
+        for name, answer in zip(names, answers, strict=True)
+    }
+
+
+async def _reflect(channel: grpc.aio.Channel, metadata: Metadata, *requests: Any) -> list[Any]:
+    async def sending() -> AsyncIterator[Any]:
+        for request in requests:
+            yield request
+
+    stub: Any = reflection_pb2_grpc.ServerReflectionStub(cast("Any", channel))
+    call = stub.ServerReflectionInfo(sending(), metadata=metadata, timeout=DEADLINE)
+    return [answer async for answer in call]
 
 
 def _add(pool: DescriptorPool, files: dict[str, descriptor_pb2.FileDescriptorProto]) -> None:

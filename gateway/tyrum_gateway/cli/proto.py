@@ -14,6 +14,8 @@ from tyrum_gateway.cli.options import sub_app
 app = sub_app("Export the contracts.")
 
 _SUFFIXES = (".proto", ".json", ".binpb")
+_ERROR_FILES = ("error_details.proto", "status.proto")
+"""What errors carry, of google.rpc: most languages have them in a library, and not all of them."""
 
 
 @app.callback()
@@ -27,7 +29,8 @@ def export(
 ) -> None:
     """Write the .proto files, their descriptor image, digests and handshake test vectors below DIR.
 
-    DIR is then the import root: `protoc -I DIR DIR/tyrum/chat/v1/chat.proto`.
+    DIR is then the import root: `protoc -I DIR DIR/tyrum/chat/v1/chat.proto`. What errors
+    carry is in google/rpc.
     """
     count = 0
     try:
@@ -44,6 +47,8 @@ def export(
 def contract_files() -> Iterator[tuple[Path, Traversable]]:
     """Yield every shipped file of the contracts with its place below the import root."""
     yield from _below(resources.files("tyrum"), Path("tyrum"))
+    for name in _ERROR_FILES:
+        yield Path("google/rpc", name), resources.files("google.rpc") / name
 
 
 def _below(node: Traversable, place: Path) -> Iterator[tuple[Path, Traversable]]:

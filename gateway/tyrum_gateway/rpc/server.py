@@ -4,10 +4,11 @@ import os
 import resource
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
 import grpc
 import grpc.aio
+from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
@@ -29,6 +30,7 @@ from tyrum_gateway.rpc.guard import Guard
 from tyrum_gateway.rpc.health import Health
 from tyrum_gateway.rpc.identity import IdentityServicer
 from tyrum_gateway.rpc.policy import PolicyServicer
+from tyrum_gateway.rpc.reflection import Symbols
 from tyrum_gateway.rpc.runs import RunServicer
 
 MESSAGE_LIMIT = 4 * 1024 * 1024
@@ -132,7 +134,8 @@ class GatewayServer:
         identity_pb2_grpc.add_IdentityServiceServicer_to_server(services.identity, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = (*_OWN_SERVICES, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name)
-        reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), self._server)
+        symbols = cast("DescriptorPool", Symbols())
+        reflection.enable_server_reflection((*names, reflection.SERVICE_NAME), self._server, pool=symbols)
         self._addresses = addresses
         self._credentials = _credentials(certificates)
 
