@@ -3,20 +3,21 @@
 import hashlib
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import ExitStack, aclosing
+from dataclasses import replace
 
 from tyrum_gateway.app.agent import EngineLimits
 from tyrum_gateway.app.engine import Engine
 from tyrum_gateway.app.finishing import Finishing
 from tyrum_gateway.app.streams import LiveItem, Streams
 from tyrum_gateway.app.watch import watch
-from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Conversation, Origin
+from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Conversation, Origin, QueuedBehind
 from tyrum_gateway.domain.errors import Draining, InvalidRequest, NotAuthorized, NotFound
 from tyrum_gateway.domain.ids import ConversationId, TurnId
 from tyrum_gateway.domain.ports import Clock, Ids, Store, TurnView
 from tyrum_gateway.domain.principal import Principal, Role
 from tyrum_gateway.domain.states import TurnState
 from tyrum_gateway.domain.transcript import Event, UserMessage
-from tyrum_gateway.domain.turn import Turn
+from tyrum_gateway.domain.turn import Turn, current_call
 from tyrum_gateway.domain.turn_events import CancelRequested
 
 _SEES_ALL = frozenset({Role.OPERATOR, Role.AUDITOR, Role.ADMIN})
@@ -114,7 +115,7 @@ class ChatDesk:
             fresh = accepted.turn.turn_id == turn.turn_id
             if not fresh:
                 joining.close()  # it began after the commit: nobody would take what it is handed
-            yield [accepted]
+            yield [replace(accepted, behind=await self._behind(accepted))]
             following = watch(
                 self._store,
                 self._streams,
@@ -140,6 +141,16 @@ class ChatDesk:
         self._streams.committed(accepted.conversation_id, (message,), resting=False)
         self._engine.wake(accepted.conversation_id, accepted.turn if accepted.due else None)
         return accepted
+
+    async def _behind(self, accepted: Accepted) -> QueuedBehind | None:
+        """Tell what an accepted message waits behind; one that was not alone is looked up."""
+        if accepted.due or accepted.turn.state is not TurnState.QUEUED:
+            return None
+        ahead = await self._store.next_turn(accepted.conversation_id)
+        if ahead is None or ahead.number >= accepted.turn.number:
+            return None
+        call = current_call(ahead) if ahead.state is TurnState.WAITING_APPROVAL else None
+        return QueuedBehind(ahead.turn_id, ahead.state, call.approval_id if call else None)
 
     def watch(
         self, conversation_id: ConversationId, after: int

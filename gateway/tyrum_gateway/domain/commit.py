@@ -13,9 +13,10 @@ from tyrum_gateway.domain.approval import Approval
 from tyrum_gateway.domain.binding import Binding
 from tyrum_gateway.domain.canonical import Value
 from tyrum_gateway.domain.checkpoint import Checkpoint
-from tyrum_gateway.domain.ids import CallId, ConversationId, OverrideId, PrincipalId
+from tyrum_gateway.domain.ids import ApprovalId, CallId, ConversationId, OverrideId, PrincipalId, TurnId
 from tyrum_gateway.domain.override import Override
 from tyrum_gateway.domain.process import ProcessResult
+from tyrum_gateway.domain.states import TurnState
 from tyrum_gateway.domain.transcript import Event, Payload
 from tyrum_gateway.domain.turn import Call, Turn
 
@@ -106,6 +107,16 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
+class QueuedBehind:
+    """The turn of the same conversation that is answered before a message's own."""
+
+    turn_id: TurnId
+    state: TurnState
+    approval_id: ApprovalId | None
+    """What it waits for; set exactly in state WAITING_APPROVAL."""
+
+
+@dataclass(frozen=True, slots=True)
 class Accepted:
     """A durable message."""
 
@@ -114,6 +125,8 @@ class Accepted:
     sequence: int
     due: bool = field(default=False, compare=False)
     """Whether this very commit opened the turn while no other one of the conversation was unfinished."""
+    behind: QueuedBehind | None = field(default=None, compare=False)
+    """Filled in by the chat desk."""
 
 
 class Committed(NamedTuple):

@@ -163,10 +163,15 @@ def _write(item: StreamItem, message: chat_pb2.StreamItem) -> int:
         case transcript.Event():
             _fill(item, message.event)
             return item.characters
-        case Accepted(conversation_id, turn, sequence):
+        case Accepted(conversation_id, turn, sequence, behind=behind):
             message.accepted.conversation_id = conversation_id
             message.accepted.turn_id = turn.turn_id
             message.accepted.sequence = sequence
+            if behind is not None:
+                queued = message.accepted.queued_behind
+                queued.turn_id = behind.turn_id
+                queued.state = TURN_STATES[behind.state]
+                queued.approval_id = behind.approval_id or ""
             return 0
         case Delta():
             _text(item, message.delta)

@@ -137,26 +137,66 @@ class Accepted(_message.Message):
     CONVERSATION_ID_FIELD_NUMBER: _builtins.int
     TURN_ID_FIELD_NUMBER: _builtins.int
     SEQUENCE_FIELD_NUMBER: _builtins.int
+    QUEUED_BEHIND_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
     """The conversation, new or existing."""
     turn_id: _builtins.str
     """The turn that answers the message."""
     sequence: _builtins.int
     """Sequence of the message's event."""
+    @_builtins.property
+    def queued_behind(self) -> Global___QueuedBehind:
+        """What the message waits behind. OPTIONAL; absent when no earlier turn of the conversation was unfinished."""
+
     def __init__(
         self,
         *,
         conversation_id: _builtins.str = ...,
         turn_id: _builtins.str = ...,
         sequence: _builtins.int = ...,
+        queued_behind: Global___QueuedBehind | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["queued_behind", b"queued_behind"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "sequence", b"sequence", "turn_id", b"turn_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conversation_id", b"conversation_id", "queued_behind", b"queued_behind", "sequence", b"sequence", "turn_id", b"turn_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Accepted: _TypeAlias = Accepted  # noqa: Y015
+
+@_typing.final
+class QueuedBehind(_message.Message):
+    """QueuedBehind is the turn of the same conversation that was being answered when a message was accepted: the
+    turns of a conversation are answered one after another. What becomes of it later, Watch and GetTurn tell.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TURN_ID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    APPROVAL_ID_FIELD_NUMBER: _builtins.int
+    turn_id: _builtins.str
+    """The turn, `turn_` and 26 characters. REQUIRED."""
+    state: _event_pb2.TurnState.ValueType
+    """Its state at that moment: QUEUED, RUNNING or WAITING_APPROVAL. REQUIRED."""
+    approval_id: _builtins.str
+    """The approval that it waits for, `appr_` and 26 characters. OPTIONAL; set exactly when `state` is
+    WAITING_APPROVAL.
+    """
+    def __init__(
+        self,
+        *,
+        turn_id: _builtins.str = ...,
+        state: _event_pb2.TurnState.ValueType = ...,
+        approval_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["approval_id", b"approval_id", "state", b"state", "turn_id", b"turn_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QueuedBehind: _TypeAlias = QueuedBehind  # noqa: Y015
 
 @_typing.final
 class WatchRequest(_message.Message):
