@@ -13,7 +13,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # grpc must not install fork handlers: providers fork from single-threaded spawners only.
 export GRPC_ENABLE_FORK_SUPPORT := 0
 
-.PHONY: help install demo test check format proto bench bench-peers soak policy-fuzz lock
+.PHONY: help install demo test toolchains check format proto bench bench-peers soak policy-fuzz lock
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -38,7 +38,10 @@ demo: $(STAMP) ## Run the demonstration: a governed conversation with real proce
 	@$(BIN)/tyrum demo
 
 test: $(STAMP) ## Run the test suite
-	@$(BIN)/python -m pytest --numprocesses 2
+	@$(BIN)/python -m pytest --numprocesses 2 -m 'not toolchain'
+
+toolchains: $(STAMP) ## Run the tests that need node, openssl and other languages' compilers; minutes
+	@$(BIN)/python -m pytest -m toolchain
 
 check: $(STAMP) ## Lint, types, import rules, contracts
 	@echo 'ruff check'; $(BIN)/ruff check --quiet .
