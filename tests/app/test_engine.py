@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
-from tests.storage.builders import message
+from tests.storage.builders import message, new
 from tyrum_gateway.app import engine as engine_module
 from tyrum_gateway.app.agent import Agent, EngineLimits
 from tyrum_gateway.app.engine import Engine
@@ -18,8 +19,8 @@ from tyrum_gateway.app.watch import watch
 from tyrum_gateway.bootstrap.system import RandomIds, SystemClock
 from tyrum_gateway.domain.commit import Acceptance, Accepted, Commit, Committed
 from tyrum_gateway.domain.errors import StateUnusable
-from tyrum_gateway.domain.ids import ConversationId, TurnId
-from tyrum_gateway.domain.model import Model, ModelEvent, Prompt, StepEnd, TextDelta
+from tyrum_gateway.domain.ids import ConversationId, PrincipalId, TurnId
+from tyrum_gateway.domain.model import Model, ModelEvent, Prompt, StepEnd, TextDelta, UserText
 from tyrum_gateway.domain.policy import Bundle
 from tyrum_gateway.domain.states import TurnState
 from tyrum_gateway.domain.transcript import Event, TurnFinished
@@ -58,6 +59,23 @@ class Busy:
         """Say nothing."""
         del prompt
         await asyncio.Event().wait()
+        yield StepEnd(())
+
+
+class Gated:
+    """A model that never answers `hold`, and other messages when the gate is open; it notes what is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.gate = asyncio.Event()
+
+    async def generate(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
+        """Answer what is not held."""
+        last = prompt.messages[-1]
+        assert isinstance(last, UserText)
+        self.asked.append(last.text)
+        await (asyncio.Event() if last.text == "hold" else self.gate).wait()
+        yield TextDelta("Said.")
         yield StepEnd(())
 
 
@@ -100,7 +118,11 @@ class Hanging(SqliteStore):
 
 @asynccontextmanager
 async def working(
-    store: SqliteStore, streams: Streams | None = None, *, model: Model | None = None
+    store: SqliteStore,
+    streams: Streams | None = None,
+    *,
+    model: Model | None = None,
+    limits: EngineLimits = LIMITS,
 ) -> AsyncIterator[Engine]:
     """Run an engine."""
     agent = Agent("", model or Echo(), Bundle("default", ()), {})
@@ -110,7 +132,7 @@ async def working(
         clock=SystemClock(),
         ids=RandomIds(),
         streams=streams or Streams(),
-        limits=LIMITS,
+        limits=limits,
     )
     started, stopping = asyncio.Event(), asyncio.Event()
     running = asyncio.create_task(engine.run(started, stopping))
@@ -151,7 +173,7 @@ async def test_who_wakes_many_leaves_room_for_others(tmp_path: Path) -> None:
     async with await SqliteStore.open(tmp_path / "tyrum.sqlite3") as store, working(store) as engine:
         assert await engine.room() == 1
         turn = (await store.accept(message())).turn
-        engine.wake(turn.conversation_id)
+        engine.wake(turn)
         waiting = asyncio.create_task(engine.room())
         await asyncio.sleep(0)
         assert not waiting.done(), "one of two slots is taken"
@@ -171,9 +193,48 @@ async def test_who_wakes_many_has_its_turn_in_a_gateway_that_stays_busy(
         asyncio.timeout(PATIENCE),
     ):
         for _ in range(3):
-            engine.wake((await store.accept(message())).turn.conversation_id)
+            engine.wake((await store.accept(message())).turn)
         assert engine.working == 3
         assert await engine.room() == 1
+
+
+async def test_an_honest_turn_begins_before_the_queue_of_a_flood_is_worked_off(tmp_path: Path) -> None:
+    """Of two slots a flood has both and ten messages waiting: the next free one is another principal's."""
+    model = Gated()
+    async with (
+        await SqliteStore.open(tmp_path / "tyrum.sqlite3") as store,
+        working(store, model=model) as engine,
+        asyncio.timeout(PATIENCE),
+    ):
+        turns = [(await store.accept(message(text="flood"))).turn for _ in range(12)]
+        for turn in turns:
+            engine.wake(turn, due=True)
+        honest = (await store.accept(message(text="honest", principal_id=new(PrincipalId)))).turn
+        engine.wake(honest, due=True)
+        while len(model.asked) < 2:  # noqa: ASYNC110 - nobody is told
+            await asyncio.sleep(0.01)
+        model.gate.set()
+        await engine.idle()
+        assert model.asked.index("honest") <= 3, model.asked
+        assert len(model.asked) == 13
+
+
+async def test_turns_that_hold_their_slots_leave_one_to_other_principals(tmp_path: Path) -> None:
+    """While a principal's turns hold all slots that it may have, and do not end, another's is answered."""
+    model = Gated()
+    model.gate.set()
+    limits = replace(LIMITS, concurrent_turns=8)
+    async with (
+        await SqliteStore.open(tmp_path / "tyrum.sqlite3") as store,
+        working(store, model=model, limits=limits) as engine,
+    ):
+        for _ in range(12):
+            engine.wake((await store.accept(message(text="hold"))).turn, due=True)
+        for _ in range(2):
+            honest = (await store.accept(message(text="honest", principal_id=new(PrincipalId)))).turn
+            engine.wake(honest, due=True)
+            assert await ended(store, honest.turn_id) is TurnState.COMPLETED
+        assert model.asked.count("hold") == 7
 
 
 async def test_draining_begins_nothing(tmp_path: Path) -> None:
@@ -182,7 +243,7 @@ async def test_draining_begins_nothing(tmp_path: Path) -> None:
         async with working(store) as engine:
             engine.drain()
             turn = (await store.accept(message())).turn
-            engine.wake(turn.conversation_id)
+            engine.wake(turn)
             async with asyncio.timeout(PATIENCE):
                 await engine.idle()
             assert (await store.turn(turn.turn_id)).turn.state is TurnState.QUEUED
@@ -201,7 +262,7 @@ async def test_a_stream_ends_although_the_commit_that_ends_its_turn_was_given_up
         turn = accepted.turn
         async with asyncio.timeout(PATIENCE):
             with streams.subscribe(turn.conversation_id) as joined:
-                engine.wake(turn.conversation_id, turn)
+                engine.wake(turn, due=True)
                 following = watch(
                     store,
                     streams,

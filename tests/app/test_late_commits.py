@@ -222,7 +222,7 @@ async def test_a_turn_goes_on_from_a_commit_that_was_made_after_it_had_been_give
         tool = Noop(effect)
         async with working(store, NAME, tool) as engine:
             turn = (await store.accept(message())).turn
-            engine.wake(turn.conversation_id, turn)
+            engine.wake(turn, due=True)
             await reaches(store, turn.turn_id, TurnState(rests))
             await engine.idle()
         assert store.given_up.is_set()

@@ -173,7 +173,7 @@ async def test_the_wait_between_an_answer_and_its_work_is_no_work(place: Place) 
     async with place.gateway(BUSY) as engine:
         turn, _ = await engine.turns.apply(turn, ApprovalAnswered(answered), resolved=(answered,))
         place.moment += timedelta(hours=1)
-        engine.wake(turn.conversation_id)
+        engine.wake(turn)
         while (await place.turn(turn)).attempt < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert worked(await place.turn(turn)) < PATIENCE * SECOND

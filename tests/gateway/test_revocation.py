@@ -136,7 +136,7 @@ async def test_what_is_revoked_while_its_step_is_decided_does_not_begin(tmp_path
             await started.wait()
             for text, rests_in in (("quiet", TurnState.COMPLETED), ("go", TurnState.WAITING_APPROVAL)):
                 turn = (await store.accept(message(text=text))).turn
-                engine.wake(turn.conversation_id)
+                engine.wake(turn)
                 while (await store.turn(turn.turn_id)).turn.state is not rests_in:  # noqa: ASYNC110 - rows
                     await asyncio.sleep(0.01)
             stopping.set()

@@ -25,8 +25,8 @@ REGISTRY = (
     Sabotage(
         "INV-01",
         f"{GATEWAY}/app/engine.py",
-        "for conversation_id in await self._store.unfinished():",
-        "for conversation_id in ():",
+        "for conversation_id, principal_id in await self._store.unfinished():",
+        "for conversation_id, principal_id in ():",
         "tests/gateway/test_crash.py::test_killed_between_begin_and_call_the_model_learns_that_it_did_not_run",
     ),
     Sabotage(

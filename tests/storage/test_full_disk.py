@@ -120,7 +120,7 @@ async def test_a_turn_on_a_full_disk_stays_whole_and_goes_on_when_there_is_room(
             group.create_task(engine.run(started, stopping))
             await started.wait()
             turn = (await store.accept(message())).turn
-            engine.wake(turn.conversation_id)
+            engine.wake(turn)
             await model.asked.wait()
             before, events = await _stored(store, turn)
             small_disk.fill(database.with_name(f"{database.name}-wal"))

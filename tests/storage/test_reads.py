@@ -159,7 +159,8 @@ async def test_unfinished_lists_conversations_with_work(store: SqliteStore) -> N
     await store.accept(message(conversation_id=waiting.conversation_id))
     await store.accept(message(conversation_id=active.conversation_id))
     await store.commit(finish(await running(store)))
-    assert list(await store.unfinished()) == sorted([queued.conversation_id, active.conversation_id])
+    expected = sorted((turn.conversation_id, turn.principal_id) for turn in (queued, active))
+    assert list(await store.unfinished()) == expected
 
 
 async def test_calls_of_the_present_step_only(store: SqliteStore) -> None:

@@ -177,5 +177,5 @@ class ApprovalDesk:
             principal=resolved.resolution.principal_id if resolved.resolution else None,
             outcome=resolved.resolution.outcome if resolved.resolution else "",
         )
-        self._engine.wake(stored.conversation_id)
+        self._engine.wake(stored)
         return True

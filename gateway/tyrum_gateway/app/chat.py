@@ -139,7 +139,7 @@ class ChatDesk:
         )
         self._engine.pasts.accepted(accepted.turn, message)
         self._streams.committed(accepted.conversation_id, (message,), resting=False)
-        self._engine.wake(accepted.conversation_id, accepted.turn if accepted.due else None)
+        self._engine.wake(accepted.turn, due=accepted.due)
         return accepted
 
     async def _behind(self, accepted: Accepted) -> QueuedBehind | None:

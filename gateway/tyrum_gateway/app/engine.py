@@ -1,8 +1,9 @@
 """The engine: which conversations have work, and a runner for each of them.
 
-Invariants: one runner per conversation at a time, many conversations in parallel; a turn that waits holds
-neither task nor connection; what needs work is what the rows say, when they are read or in the answer of the
-very commit that changed them, and a wake-up only says where to look.
+Invariants: one runner per conversation at a time, many conversations in parallel, with slots shared between
+principals; a turn that waits for a human holds neither task nor connection; what needs work is what the rows
+say, when they are read or in the answer of the very commit that changed them, and a wake-up only says where
+to look.
 """
 
 import asyncio
@@ -18,11 +19,12 @@ from tyrum_gateway.app.observer import Observer
 from tyrum_gateway.app.past import Pasts
 from tyrum_gateway.app.proposals import Permissions, Proposals
 from tyrum_gateway.app.runner import TurnRunner
+from tyrum_gateway.app.slots import Slots
 from tyrum_gateway.app.streams import Streams
 from tyrum_gateway.app.turns import Turns
 from tyrum_gateway.domain.commit import Accepted, Committed
 from tyrum_gateway.domain.errors import StateUnusable, TyrumError
-from tyrum_gateway.domain.ids import ConversationId, IncidentId
+from tyrum_gateway.domain.ids import ConversationId, IncidentId, PrincipalId
 from tyrum_gateway.domain.ports import Clock, Ids, Store
 from tyrum_gateway.domain.turn import Rest, Turn, work, worked
 from tyrum_gateway.domain.turn_events import Broken
@@ -59,7 +61,7 @@ class Engine:
         self._turn_time = limits.turn_time.total_seconds()
         self._interrupts = Interrupts()
         self._concurrent = limits.concurrent_turns
-        self._slots = asyncio.Semaphore(limits.concurrent_turns)
+        self._slots = Slots(limits.concurrent_turns)
         self._left = asyncio.Event()
         self._group: asyncio.TaskGroup | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -109,8 +111,8 @@ class Engine:
         self._store.follow(self._unheard)
         async with asyncio.TaskGroup() as group:
             self._group = group
-            for conversation_id in await self._store.unfinished():
-                self._wake(conversation_id, recovered=True)
+            for conversation_id, principal_id in await self._store.unfinished():
+                self._wake(conversation_id, principal_id, recovered=True)
             started.set()
             await stopping.wait()
             self._group = None
@@ -145,14 +147,14 @@ class Engine:
             return 1
         return room
 
-    def wake(self, conversation_id: ConversationId, due: Turn | None = None) -> None:
-        """Note that the conversation has work.
+    def wake(self, turn: Turn, *, due: bool = False) -> None:
+        """Note that the conversation of a turn has work.
 
         Args:
-            conversation_id: Where.
-            due: The turn that was accepted when the conversation had no other one to work on, as stored.
+            turn: As stored; its principal takes the slot.
+            due: Whether it is the turn to work on: accepted when the conversation had no other one.
         """
-        self._wake(conversation_id, due, recovered=False)
+        self._wake(turn.conversation_id, turn.principal_id, turn if due else None, recovered=False)
 
     def _ended(self, end: Committed) -> None:
         """Follow up a commit that ended a turn, by itself or by force: end its work, go on with the next."""
@@ -162,7 +164,7 @@ class Engine:
             self._background(self._runner.stop(end.turn, call))
         if end.followed:
             self._over.discard(conversation_id)
-            self.wake(conversation_id)
+            self.wake(end.turn)
         elif conversation_id in self._active:
             self._over.add(conversation_id)
 
@@ -174,23 +176,37 @@ class Engine:
         self.approvals.changed()
         if isinstance(made, Committed) and made.turn.state.final:
             self._ended(made)
-        self.wake(conversation_id)
+        self.wake(made.turn)
 
-    def _wake(self, conversation_id: ConversationId, due: Turn | None = None, *, recovered: bool) -> None:
+    def _wake(
+        self,
+        conversation_id: ConversationId,
+        principal_id: PrincipalId,
+        due: Turn | None = None,
+        *,
+        recovered: bool,
+    ) -> None:
         if conversation_id in self._active:
             self._again.add(conversation_id)
         elif self._group is not None:
             self._active.add(conversation_id)
             self._idle.clear()
-            self._spawn(self._group, self._serve(conversation_id, due, recovered=recovered))
+            self._spawn(self._group, self._serve(conversation_id, principal_id, due, recovered=recovered))
 
-    async def _serve(self, conversation_id: ConversationId, due: Turn | None, *, recovered: bool) -> None:
+    async def _serve(
+        self,
+        conversation_id: ConversationId,
+        principal_id: PrincipalId,
+        due: Turn | None,
+        *,
+        recovered: bool,
+    ) -> None:
         try:
             pause = PAUSE
             while not self._draining:
                 self._again.discard(conversation_id)
                 try:
-                    async with self._slots:
+                    async with self._slots.held(principal_id):
                         rests = await self._take_up(conversation_id, due, recovered=recovered)
                     due = None
                     if rests and conversation_id not in self._again:

@@ -310,7 +310,11 @@ class Limits(Section):
         "for approval included; further messages are refused until one ends.",
     )
     concurrent_turns: int = Field(
-        default=64, ge=1, le=1024, description="Turns that run at once; others wait in their order."
+        default=64,
+        ge=1,
+        le=1024,
+        description="Turns that run at once. Principals with waiting turns get free slots one after another; "
+        "one has at most half of them while others wait, and one in eight is kept for those without one.",
     )
 
 

@@ -155,8 +155,8 @@ class Store(Protocol):
         """Read the oldest turn of the conversation that is not final; None when all rest."""
         ...
 
-    async def unfinished(self) -> Sequence[ConversationId]:
-        """List conversations whose next turn is queued or running, for the start of the gateway."""
+    async def unfinished(self) -> Sequence[tuple[ConversationId, PrincipalId]]:
+        """List conversations whose next turn is queued or running, and whose, for the gateway's start."""
         ...
 
     async def window(self, turn: Turn, size: int) -> Window:

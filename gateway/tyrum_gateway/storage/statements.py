@@ -247,7 +247,7 @@ NEXT_TURN = compiled(_turn_with_calls.where(turns.c.turn_id == _next))
 
 _before = turns.alias("before")
 UNFINISHED = compiled(
-    select(turns.c.conversation_id)
+    select(turns.c.conversation_id, turns.c.principal_id)
     .where(
         turns.c.ended_at.is_(None),
         turns.c.state != literal_column("'waiting_approval'"),

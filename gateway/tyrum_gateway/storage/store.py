@@ -169,10 +169,10 @@ class SqliteStore(Store):
         (found,) = await self._reads.fetch((statements.NEXT_TURN, {"conversation": conversation_id}))
         return rows.turn_view(found).turn if found else None
 
-    async def unfinished(self) -> Sequence[ConversationId]:
+    async def unfinished(self) -> Sequence[tuple[ConversationId, PrincipalId]]:
         """See `Store.unfinished`."""
         (found,) = await self._reads.fetch((statements.UNFINISHED, {}))
-        return [ConversationId(row["conversation_id"]) for row in found]
+        return [(ConversationId(row["conversation_id"]), PrincipalId(row["principal_id"])) for row in found]
 
     async def window(self, turn: Turn, size: int) -> Window:
         """See `Store.window`.
