@@ -1,6 +1,7 @@
 """Identity over the wire: who is who, who sees whose conversations, and what ends when a right ends."""
 
 import asyncio
+import sqlite3
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -262,10 +263,46 @@ async def test_who_cancels_whose_turns(gateway: RunningGateway) -> None:
             assert asked
 
 
+async def test_nobody_speaks_in_the_conversation_of_another(gateway: RunningGateway) -> None:
+    """Whoever may see it is refused as not its owner, for others it does not exist; nothing is changed."""
+    async with connected(gateway) as admin:
+        owner = await somebody(admin, "spoken-to", "chat")
+        accepted, before = await owner.turn("hello")
+        for roles, expected in (
+            (["chat"], (StatusCode.NOT_FOUND, "RESOURCE_NOT_FOUND")),
+            (["chat", "auditor"], (StatusCode.PERMISSION_DENIED, "NOT_OWNER")),
+            (["chat", "operator"], (StatusCode.PERMISSION_DENIED, "NOT_OWNER")),
+            (["chat", "admin"], (StatusCode.PERMISSION_DENIED, "NOT_OWNER")),
+        ):
+            other = await somebody(admin, "speaker-" + "-".join(roles), *roles)
+            assert await refused(other.turn("run this", accepted.conversation_id)) == expected
+        assert await owner.events(accepted.conversation_id, accepted.sequence) == before
+
+
+async def test_the_owner_sees_and_cancels_what_another_sent_before_that_was_refused(
+    gateway: RunningGateway,
+) -> None:
+    """A turn in one's conversation that a former version took from another is shown, and can be ended."""
+    async with connected(gateway) as admin:
+        owner = await somebody(admin, "owns-old-turns", "chat")
+        other = await somebody(admin, "sent-old-turns", "chat")
+        accepted, _ = await asking(owner)
+        sender = (await whoami(other)).principal.principal_id
+        with sqlite3.connect(gateway.state_dir / "tyrum.sqlite3") as connection:
+            connection.execute(
+                "UPDATE turns SET principal_id = ? WHERE turn_id = ?", (sender, accepted.turn_id)
+            )
+        connection.close()
+        assert await reads(owner, accepted) == await reads(admin, accepted)
+        request = chat_pb2.CancelTurnRequest(turn_id=accepted.turn_id)
+        ended = await owner.chat.CancelTurn(request, metadata=owner.metadata, timeout=DEADLINE)
+        assert ended.turn.state == event_pb2.TURN_STATE_CANCELLED
+
+
 async def test_an_auditor_who_chats_only_looks_at_the_conversations_of_others(
     gateway: RunningGateway,
 ) -> None:
-    """The roles `chat` and `auditor` together neither cancel nor continue what somebody else began."""
+    """The roles `chat` and `auditor` together cancel only what they began themselves."""
     async with connected(gateway) as admin:
         owner = await somebody(admin, "audited", "chat")
         auditor = await somebody(admin, "auditor-who-chats", "chat", "auditor")
@@ -273,8 +310,6 @@ async def test_an_auditor_who_chats_only_looks_at_the_conversations_of_others(
         request = chat_pb2.CancelTurnRequest(turn_id=accepted.turn_id)
         cancel = auditor.chat.CancelTurn(request, metadata=auditor.metadata, timeout=DEADLINE)
         assert await refused(cancel) == (StatusCode.PERMISSION_DENIED, "ROLE_REQUIRED")
-        more = auditor.turn("hello", accepted.conversation_id)
-        assert await refused(more) == (StatusCode.NOT_FOUND, "RESOURCE_NOT_FOUND")
         own, _ = await asking(auditor)
         request = chat_pb2.CancelTurnRequest(turn_id=own.turn_id)
         ended = await auditor.chat.CancelTurn(request, metadata=auditor.metadata, timeout=DEADLINE)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.storage.builders import claim, finish, message, new
-from tyrum_gateway.domain.errors import NotFound, QuotaExceeded, RequestIdReused
+from tyrum_gateway.domain.errors import NotFound, NotOwner, QuotaExceeded, RequestIdReused
 from tyrum_gateway.domain.ids import ConversationId, PrincipalId
 from tyrum_gateway.domain.transcript import UserMessage
 from tyrum_gateway.storage import SqliteStore
@@ -105,12 +105,12 @@ async def test_the_turn_version_guards_from_the_start(store: SqliteStore) -> Non
 
 
 async def test_anothers_conversation_does_not_exist(store: SqliteStore) -> None:
-    """Who may write to their own conversations only cannot tell another's from none, and changes nothing."""
+    """Another's conversation takes no message: it is refused, or does not exist for who may not see it."""
     first = await store.accept(message())
-    stranger = replace(
-        message(conversation_id=first.conversation_id, principal_id=new(PrincipalId)), only_own=True
-    )
+    stranger = message(conversation_id=first.conversation_id, principal_id=new(PrincipalId))
     with pytest.raises(NotFound, match=first.conversation_id):
         await store.accept(stranger)
-    own = replace(message(conversation_id=first.conversation_id), only_own=True)
+    with pytest.raises(NotOwner, match="of your own"):
+        await store.accept(replace(stranger, sees_all=True))
+    own = message(conversation_id=first.conversation_id)
     assert (await store.accept(own)).sequence == 2

@@ -22,7 +22,7 @@ from tyrum_gateway.domain.turn_events import CancelRequested
 
 _SEES_ALL = frozenset({Role.OPERATOR, Role.AUDITOR, Role.ADMIN})
 _ACTS_FOR_ALL = frozenset({Role.OPERATOR, Role.ADMIN})
-"""An auditor looks; with `chat` besides, an auditor writes and cancels no more than anybody with `chat`."""
+"""An auditor looks; with `chat` besides, an auditor cancels no more than anybody with `chat`."""
 
 
 class ChatDesk:
@@ -75,6 +75,7 @@ class ChatDesk:
         Raises:
             Draining: The gateway is shutting down.
             NotFound: The conversation does not exist or is not visible.
+            NotOwner: The conversation is another principal's: no role permits to speak in it.
             RequestIdReused: The request id was used for another message.
             QuotaExceeded: Too many messages wait in the conversation, or of the principal in all of them.
         """
@@ -98,7 +99,7 @@ class ChatDesk:
             max_queued=self._limits.queued_per_conversation,
             max_unfinished=self._limits.unfinished_per_principal,
             origin=self._origin,
-            only_own=not principal.roles & _ACTS_FOR_ALL,
+            sees_all=bool(principal.roles & _SEES_ALL),
             audit=(
                 AuditEntry(
                     "message.accepted",
@@ -165,8 +166,11 @@ class ChatDesk:
             NotFound: The turn does not exist or is not visible.
             NotAuthorized: It is somebody else's, and the principal may only see it.
         """
-        view = await self.turn(principal, turn_id)
-        if view.turn.principal_id != principal.principal_id and not principal.roles & _ACTS_FOR_ALL:
+        view = await self._store.turn(turn_id)
+        own = await self._concerns(principal, view.turn)
+        if not own and not principal.roles & _SEES_ALL:
+            raise NotFound("turn", turn_id)
+        if not own and not principal.roles & _ACTS_FOR_ALL:
             raise NotAuthorized("cancelling what others sent needs the role `operator` or `admin`")
         why = f"cancelled by {principal.name}" + (f": {reason}" if reason else "")
         await self._finishing.run(self._engine.turns.apply(view.turn, CancelRequested(why)))
@@ -179,9 +183,19 @@ class ChatDesk:
             NotFound: The turn does not exist or is not visible.
         """
         view = await self._store.turn(turn_id)
-        if view.turn.principal_id != principal.principal_id and not principal.roles & _SEES_ALL:
+        if not principal.roles & _SEES_ALL and not await self._concerns(principal, view.turn):
             raise NotFound("turn", turn_id)
         return view
+
+    async def _concerns(self, principal: Principal, turn: Turn) -> bool:
+        """Tell whether the principal sent the turn's message, or opened the conversation that it is in.
+
+        The two differ only in conversations of before others were refused.
+        """
+        if turn.principal_id == principal.principal_id:
+            return True
+        owner = (await self._store.conversation(turn.conversation_id)).principal_id
+        return owner == principal.principal_id
 
     async def conversation(self, principal: Principal, conversation_id: ConversationId) -> Conversation:
         """Read a conversation.

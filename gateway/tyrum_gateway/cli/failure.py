@@ -42,6 +42,7 @@ _HINTS = {
     "or name yours with --token-file; a principal bound to a certificate needs --client-cert too",
     "LAST_ADMIN": "tyrum principals create NAME --role admin, and a token for it",
     "ROLE_REQUIRED": "ask an administrator for the role; `tyrum whoami` shows those you have",
+    "NOT_OWNER": "begin a conversation of your own: tyrum chat",
     "REQUESTER_MAY_NOT_APPROVE": "denying it is possible; to approve, another principal is needed",
     "OVERRIDE_NOT_DERIVABLE": "approve it once instead: y in a chat, or without --always",
     "ALREADY_RESOLVED": "tyrum approvals list --all shows who resolved it",

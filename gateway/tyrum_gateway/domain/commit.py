@@ -77,8 +77,8 @@ class Acceptance:
     """Unfinished turns its principal may have in all conversations, this one included."""
     audit: tuple[AuditEntry, ...]
     origin: Origin = Origin()
-    only_own: bool = False
-    """Whether an existing conversation must be the sender's own; another's then does not exist for them."""
+    sees_all: bool = False
+    """Whether the sender may see the conversations of others: else another's does not exist for it."""
 
 
 @dataclass(frozen=True, slots=True)

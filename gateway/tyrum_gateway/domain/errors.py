@@ -8,6 +8,7 @@
     │   ├── TokenMissing     … any token at all
     │   └── CertificateMissing   … over a connection with the certificate bound to the principal
     ├── NotAuthorized        an administrator grants the role
+    │   ├── NotOwner         the caller uses something of its own
     │   └── RequesterMayNotApprove   somebody else approves
     ├── AlreadyResolved      nothing: somebody else's answer stands
     ├── OverrideNotDerivable the caller approves once instead
@@ -79,6 +80,10 @@ class CertificateMissing(NotAuthenticated):
 
 class NotAuthorized(TyrumError):
     """The principal lacks the role that the call requires."""
+
+
+class NotOwner(NotAuthorized):
+    """It is another principal's, and no role permits it to others."""
 
 
 class RequesterMayNotApprove(NotAuthorized):
@@ -190,6 +195,7 @@ TABLE: dict[type[TyrumError], Translation] = {
     TokenMissing: Translation("TOKEN_MISSING", "UNAUTHENTICATED", 4),
     NotAuthenticated: Translation("TOKEN_INVALID", "UNAUTHENTICATED", 4),
     NotAuthorized: Translation("ROLE_REQUIRED", "PERMISSION_DENIED", 4),
+    NotOwner: Translation("NOT_OWNER", "PERMISSION_DENIED", 4),
     RequesterMayNotApprove: Translation("REQUESTER_MAY_NOT_APPROVE", "PERMISSION_DENIED", 4),
     AlreadyResolved: Translation("ALREADY_RESOLVED", "FAILED_PRECONDITION", 1),
     OverrideNotDerivable: Translation("OVERRIDE_NOT_DERIVABLE", "FAILED_PRECONDITION", 1),

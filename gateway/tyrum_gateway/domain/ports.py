@@ -118,7 +118,8 @@ class Store(Protocol):
             RequestIdReused: The principal used the request id for another text or conversation.
             QuotaExceeded: The conversation has `max_queued` unfinished turns, or the principal
                 `max_unfinished`.
-            NotFound: The conversation does not exist.
+            NotFound: The conversation does not exist, or not for the sender.
+            NotOwner: The conversation is another principal's.
         """
         ...
 

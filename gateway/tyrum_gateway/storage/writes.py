@@ -16,6 +16,7 @@ from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Commit
 from tyrum_gateway.domain.errors import (
     KernelBug,
     NotFound,
+    NotOwner,
     PermissionEnded,
     QuotaExceeded,
     RequestIdReused,
@@ -40,7 +41,8 @@ def accept(transaction: Transaction, acceptance: Acceptance) -> Accepted:
     Raises:
         RequestIdReused: The principal used the request id for another text or conversation.
         QuotaExceeded: The conversation or the principal has as many unfinished turns as it may have.
-        NotFound: The conversation does not exist.
+        NotFound: The conversation does not exist, or not for the sender.
+        NotOwner: The conversation is another principal's.
     """
     turn = acceptance.turn
     asked = digest(
@@ -160,9 +162,8 @@ def _accepted_before(transaction: Transaction, found: sqlite3.Row) -> Accepted:
 def _open(transaction: Transaction, acceptance: Acceptance, found: sqlite3.Row) -> tuple[int, int]:
     """Return number and sequence of the new turn and its message."""
     turn, at = acceptance.turn, to_microseconds(acceptance.turn.created_at)
-    foreign = acceptance.only_own and found["owner"] != turn.principal_id
-    if not acceptance.opens_conversation and (found["owner"] is None or foreign):
-        raise NotFound("conversation", turn.conversation_id)
+    if not acceptance.opens_conversation:
+        _require_own(acceptance, found["owner"])
     _require_room(acceptance, found)
     if acceptance.opens_conversation:
         transaction.run(
@@ -182,6 +183,17 @@ def _open(transaction: Transaction, acceptance: Acceptance, found: sqlite3.Row) 
     taken = {"new_turn_count": number, "new_last_sequence": sequence, "at": at}
     transaction.run(statements.OPEN_TURN, {"conversation": turn.conversation_id, **taken})
     return number, sequence
+
+
+def _require_own(acceptance: Acceptance, owner: str | None) -> None:
+    turn = acceptance.turn
+    if owner is None or (owner != turn.principal_id and not acceptance.sees_all):
+        raise NotFound("conversation", turn.conversation_id)
+    if owner != turn.principal_id:
+        raise NotOwner(
+            "only the principal that opened a conversation may send messages to it: begin one of your own",
+            conversation=turn.conversation_id,
+        )
 
 
 def _require_room(acceptance: Acceptance, found: sqlite3.Row) -> None:

@@ -34,7 +34,7 @@ class SendMessageRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
     conversation_id: _builtins.str
-    """Existing conversation. OPTIONAL; empty opens a new one."""
+    """Existing conversation that the caller opened. OPTIONAL; empty opens a new one."""
     request_id: _builtins.str
     """Client-chosen idempotency key. REQUIRED, 1 to 128 printable ASCII characters, unique per principal."""
     text: _builtins.str
@@ -514,7 +514,7 @@ class Conversation(_message.Message):
     conversation_id: _builtins.str
     """`conv_` and 26 characters."""
     principal_id: _builtins.str
-    """Id of the principal that opened it."""
+    """Id of the principal that opened it, and alone sends messages to it."""
     last_sequence: _builtins.int
     """Sequence of its last event."""
     title: _builtins.str

@@ -101,10 +101,12 @@ class ChatServiceServicer:
         `accepted`, after the commit; from then on the message is never lost. Idempotent by request id: the
         same id and text joins the same turn. Disconnecting never cancels the turn. The stream ends when the
         turn is completed, failed or cancelled; while it waits for approval the stream stays open. Deadline:
-        the client's, or none; its end is a disconnection.
+        the client's, or none; its end is a disconnection. Only the principal that opened a conversation sends
+        messages to it: those who may see it besides may not speak in it.
 
         condition                                | code               | reason            | what the caller does
         request id used for another message      | ALREADY_EXISTS     | REQUEST_ID_REUSED | choose a new id
+        the conversation is another principal's  | PERMISSION_DENIED  | NOT_OWNER         | begin one of your own
         16 messages queued in the conversation   | RESOURCE_EXHAUSTED | QUOTA             | wait for a turn to end
         sender has its limit of unfinished turns | RESOURCE_EXHAUSTED | QUOTA             | wait, answer or cancel
         gateway is shutting down                 | UNAVAILABLE        | DRAINING          | retry with the same request id
@@ -128,7 +130,8 @@ class ChatServiceServicer:
 
     def CancelTurn(self, request, context):
         """CancelTurn settles a turn as cancelled, with its calls and open approvals, in one commit. A
-        running process is ended. Idempotent: a turn that already rests is returned unchanged. Deadline 10 s;
+        running process is ended. The sender of the message, the owner of its conversation, operators and
+        administrators may cancel it. Idempotent: a turn that already rests is returned unchanged. Deadline 10 s;
         past it, ask again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -136,7 +139,7 @@ class ChatServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetTurn(self, request, context):
-        """GetTurn returns one turn. Free of effects. Deadline 10 s.
+        """GetTurn returns one turn. Free of effects. Deadline 10 s. The owner of a conversation sees all turns in it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

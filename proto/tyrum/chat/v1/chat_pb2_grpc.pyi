@@ -36,10 +36,12 @@ class ChatServiceStub:
     `accepted`, after the commit; from then on the message is never lost. Idempotent by request id: the
     same id and text joins the same turn. Disconnecting never cancels the turn. The stream ends when the
     turn is completed, failed or cancelled; while it waits for approval the stream stays open. Deadline:
-    the client's, or none; its end is a disconnection.
+    the client's, or none; its end is a disconnection. Only the principal that opened a conversation sends
+    messages to it: those who may see it besides may not speak in it.
 
       condition                                | code               | reason            | what the caller does
       request id used for another message      | ALREADY_EXISTS     | REQUEST_ID_REUSED | choose a new id
+      the conversation is another principal's  | PERMISSION_DENIED  | NOT_OWNER         | begin one of your own
       16 messages queued in the conversation   | RESOURCE_EXHAUSTED | QUOTA             | wait for a turn to end
       sender has its limit of unfinished turns | RESOURCE_EXHAUSTED | QUOTA             | wait, answer or cancel
       gateway is shutting down                 | UNAVAILABLE        | DRAINING          | retry with the same request id
@@ -55,11 +57,12 @@ class ChatServiceStub:
     """
     CancelTurn: _aio.UnaryUnaryMultiCallable[_chat_pb2.CancelTurnRequest, _chat_pb2.CancelTurnResponse]
     """CancelTurn settles a turn as cancelled, with its calls and open approvals, in one commit. A
-    running process is ended. Idempotent: a turn that already rests is returned unchanged. Deadline 10 s;
+    running process is ended. The sender of the message, the owner of its conversation, operators and
+    administrators may cancel it. Idempotent: a turn that already rests is returned unchanged. Deadline 10 s;
     past it, ask again.
     """
     GetTurn: _aio.UnaryUnaryMultiCallable[_chat_pb2.GetTurnRequest, _chat_pb2.GetTurnResponse]
-    """GetTurn returns one turn. Free of effects. Deadline 10 s."""
+    """GetTurn returns one turn. Free of effects. Deadline 10 s. The owner of a conversation sees all turns in it."""
     GetConversation: _aio.UnaryUnaryMultiCallable[_chat_pb2.GetConversationRequest, _chat_pb2.GetConversationResponse]
     """GetConversation returns one conversation. Free of effects. Deadline 10 s."""
     ListConversations: _aio.UnaryUnaryMultiCallable[_chat_pb2.ListConversationsRequest, _chat_pb2.ListConversationsResponse]
@@ -91,10 +94,12 @@ class ChatServiceServicer(metaclass=_abc_1.ABCMeta):
         `accepted`, after the commit; from then on the message is never lost. Idempotent by request id: the
         same id and text joins the same turn. Disconnecting never cancels the turn. The stream ends when the
         turn is completed, failed or cancelled; while it waits for approval the stream stays open. Deadline:
-        the client's, or none; its end is a disconnection.
+        the client's, or none; its end is a disconnection. Only the principal that opened a conversation sends
+        messages to it: those who may see it besides may not speak in it.
 
           condition                                | code               | reason            | what the caller does
           request id used for another message      | ALREADY_EXISTS     | REQUEST_ID_REUSED | choose a new id
+          the conversation is another principal's  | PERMISSION_DENIED  | NOT_OWNER         | begin one of your own
           16 messages queued in the conversation   | RESOURCE_EXHAUSTED | QUOTA             | wait for a turn to end
           sender has its limit of unfinished turns | RESOURCE_EXHAUSTED | QUOTA             | wait, answer or cancel
           gateway is shutting down                 | UNAVAILABLE        | DRAINING          | retry with the same request id
@@ -122,7 +127,8 @@ class ChatServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_chat_pb2.CancelTurnRequest, _abc.Awaitable[_chat_pb2.CancelTurnResponse]],
     ) -> _abc.Awaitable[_chat_pb2.CancelTurnResponse]:
         """CancelTurn settles a turn as cancelled, with its calls and open approvals, in one commit. A
-        running process is ended. Idempotent: a turn that already rests is returned unchanged. Deadline 10 s;
+        running process is ended. The sender of the message, the owner of its conversation, operators and
+        administrators may cancel it. Idempotent: a turn that already rests is returned unchanged. Deadline 10 s;
         past it, ask again.
         """
 
@@ -132,7 +138,7 @@ class ChatServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _chat_pb2.GetTurnRequest,
         context: _aio.ServicerContext[_chat_pb2.GetTurnRequest, _abc.Awaitable[_chat_pb2.GetTurnResponse]],
     ) -> _abc.Awaitable[_chat_pb2.GetTurnResponse]:
-        """GetTurn returns one turn. Free of effects. Deadline 10 s."""
+        """GetTurn returns one turn. Free of effects. Deadline 10 s. The owner of a conversation sees all turns in it."""
 
     @_abc_1.abstractmethod
     def GetConversation(

@@ -53,6 +53,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """The principal lacks the role that the RPC requires. PERMISSION_DENIED."""
     ERROR_REASON_REQUESTER_MAY_NOT_APPROVE: _ErrorReason.ValueType  # 13
     """The approver asked for the call, and the operator lets nobody approve what they asked for. PERMISSION_DENIED."""
+    ERROR_REASON_NOT_OWNER: _ErrorReason.ValueType  # 14
+    """The resource is another principal's, and only that one may do this, whatever roles others have.
+    PERMISSION_DENIED.
+    """
     ERROR_REASON_NOT_CONFIGURED: _ErrorReason.ValueType  # 20
     """-- The system is not in the state the call needs: an operator or the caller must change it first.
        FAILED_PRECONDITION.
@@ -162,6 +166,10 @@ ERROR_REASON_ROLE_REQUIRED: ErrorReason.ValueType  # 12
 """The principal lacks the role that the RPC requires. PERMISSION_DENIED."""
 ERROR_REASON_REQUESTER_MAY_NOT_APPROVE: ErrorReason.ValueType  # 13
 """The approver asked for the call, and the operator lets nobody approve what they asked for. PERMISSION_DENIED."""
+ERROR_REASON_NOT_OWNER: ErrorReason.ValueType  # 14
+"""The resource is another principal's, and only that one may do this, whatever roles others have.
+PERMISSION_DENIED.
+"""
 ERROR_REASON_NOT_CONFIGURED: ErrorReason.ValueType  # 20
 """-- The system is not in the state the call needs: an operator or the caller must change it first.
    FAILED_PRECONDITION.
