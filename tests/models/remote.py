@@ -11,7 +11,8 @@ from tyrum_gateway.models.endpoint import Endpoint, Proxy, Secret
 
 SECRET = "MODEL_KEY"
 LOGIN = "PROXY_LOGIN"
-SCHEMA = {"type": "object", "properties": {"argv": {"type": "array"}}, "additionalProperties": False}
+ARGV = {"type": "array", "items": {"type": "string"}, "description": "Program and arguments."}
+SCHEMA = {"type": "object", "properties": {"argv": ARGV}, "required": [], "additionalProperties": False}
 
 
 def remote(

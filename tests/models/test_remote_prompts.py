@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.models.prompts import called, said
-from tests.models.remote import asking, remote, step_of
+from tests.models.remote import SCHEMA, asking, remote, step_of
 from tests.support.model_server import KEY, PROTOCOLS, Expect, ModelServer, Request, Step
 from tyrum_gateway.domain.ids import CallId
 from tyrum_gateway.domain.model import AssistantStep, Message, PastCall, Prompt, ToolOutput, ToolSchema
@@ -13,6 +13,7 @@ from tyrum_gateway.models.endpoint import Credentials, Endpoint, Secret
 from tyrum_gateway.models.guarded_http import ForeignOrigin, http_client, trust
 from tyrum_gateway.models.sse import EventReader, EventTooLarge
 from tyrum_gateway.models.tool_names import ToolNames
+from tyrum_gateway.models.tool_subset import NAME
 
 both = pytest.mark.parametrize("protocol", PROTOCOLS)
 ONE, TWO = CallId("call_0000000000000000000000000a"), CallId("call_0000000000000000000000000b")
@@ -100,7 +101,7 @@ async def test_tools_are_offered_under_names_that_servers_allow(server: ModelSer
         (tool,) = request.body["tools"]
         tool = tool.get("function", tool)
         schema = tool.get("parameters") or tool.get("input_schema")
-        assert schema["properties"] == {"argv": {"type": "array"}}
+        assert schema == SCHEMA
         assert tool["description"] == "Runs a command."
         limit = "max_tokens" if protocol == "anthropic" else "max_completion_tokens"
         assert request.body[limit] == 321
@@ -159,11 +160,11 @@ async def test_a_key_goes_to_its_server_only(server: ModelServer) -> None:
 
 def test_names_are_reversible_and_never_shared() -> None:
     """Tools whose ids differ only in what no name allows get different names, and each leads back."""
-    tools = ["a.b", "a_b", "a-b", "a b", "x" * 70 + "1", "x" * 70 + "2", "ü", "é"]
+    tools = ["a.b", "a_b", "a-b", "a b", "x" * 70 + "1", "x" * 70 + "2", "ü", "é", "1a", "-a"]
     names = ToolNames(tools)
     given = [names.name_of(tool) for tool in tools]
     assert len(set(given)) == len(tools)
-    assert all(len(name) <= 64 for name in given)
+    assert all(NAME.fullmatch(name) for name in given)
     assert [names.tool_of(name) for name in given] == tools
     assert names.tool_of("never_given") == "never_given"
     assert ToolSchema("process.run", "", {}).tool not in given

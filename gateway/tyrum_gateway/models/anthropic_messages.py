@@ -45,7 +45,8 @@ def render(prompt: Prompt, names: ToolNames, *, model: str, max_output_tokens: i
         ]
     elif past := sorted(set(_past_names(prompt, names))):
         # Past calls are refused in a request that declares no tool; these cannot be called.
-        body["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in past]
+        nothing = {"type": "object", "properties": {}}
+        body["tools"] = [{"name": name, "description": "Gone.", "input_schema": nothing} for name in past]
         body["tool_choice"] = {"type": "none"}
     return body
 

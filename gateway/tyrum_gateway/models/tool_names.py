@@ -1,4 +1,4 @@
-"""Tool ids and the names that model servers allow: letters, digits, `_` and `-`, at most 64 of them.
+"""Tool ids and the names that model servers allow: letters, digits, `_` and `-`, at most 64, no digit first.
 
 Invariant: within one request no two tools share a name, so that a name that comes back stands for one tool;
 one that was not given out stands for no tool of the request.
@@ -35,4 +35,5 @@ class ToolNames:
 
 
 def _allowed(tool: str) -> str:
-    return _NOT_ALLOWED.sub("_", tool)[:MAX_NAME] or "_"
+    name = _NOT_ALLOWED.sub("_", tool)
+    return (name if re.match("[A-Za-z_]", name) else f"_{name}")[:MAX_NAME]

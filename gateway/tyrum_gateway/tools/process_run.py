@@ -48,6 +48,14 @@ _SETTLE_PAUSE = 0.1
 _SHORT = 4096
 """Characters of arguments whose paths are walked in passing; those of longer ones may take a second."""
 
+DECLARATION = ToolSchema(
+    NAME,
+    "Runs one command in the workspace and returns how it ended and what it printed. Exactly one of `argv` "
+    "and `shell` must be given.",
+    SCHEMA,
+)
+"""What models are told."""
+
 _log = structlog.get_logger("tyrum.tools")
 
 
@@ -71,7 +79,7 @@ class ProcessRunTool:
     @property
     def schema(self) -> ToolSchema:
         """What the model is told."""
-        return ToolSchema(NAME, "Runs one command in the workspace and returns how it ended.", SCHEMA)
+        return DECLARATION
 
     def available(self) -> bool:
         """Tell whether the profile's provider is admitted with its required claims."""

@@ -1,4 +1,4 @@
-"""Arguments of `process.run`: the closed schema the model is told, and the same rules as checked code.
+"""Arguments of `process.run`: the closed schema the model is told, and all rules as checked code.
 
 Invariant: there is no field, at any level, that names or influences a provider, a profile or a boundary
 (ARCH-29, operator-only selection); what the schema does not list is refused.
@@ -24,54 +24,49 @@ MAX_TOTAL_BYTES = 224 * 1024
 MAX_TIMEOUT_MS = 24 * 3600 * 1000
 
 ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NAME_PATTERN = "^[A-Za-z_][A-Za-z0-9_]*$"
 _RESERVED_PREFIX = "TYRUM_"
 _FIELDS = ("argv", "shell", "cwd", "env", "stdin", "secrets", "timeout_ms")
 
 SCHEMA: Mapping[str, object] = {
     "type": "object",
-    "additionalProperties": False,
     "properties": {
         "argv": {
             "type": "array",
-            "items": {"type": "string", "maxLength": MAX_STRING_BYTES},
+            "items": {"type": "string"},
             "minItems": 1,
             "maxItems": MAX_ARGV,
-            "description": "Program and arguments, run without a shell. The program is a name that is looked "
-            "for in the operator's directories, an absolute path, or a path with `/` relative to `cwd`.",
+            "description": "Program and arguments, run without a shell; give this or `shell`, never both. "
+            "The program is a name that is looked for in the operator's directories, an absolute path, or a "
+            "path with `/` relative to `cwd`. Each text has less than 128 KiB.",
         },
         "shell": {
             "type": "string",
-            "minLength": 1,
-            "maxLength": MAX_SHELL_BYTES,
-            "description": "Text for bash, instead of `argv`. One plain command runs without a shell. More "
-            "than plain commands joined by `&&`, `||`, `|` or `;` always needs a human's approval.",
+            "description": "Text for bash, at most 16 KiB; give this or `argv`, never both. One plain "
+            "command runs without a shell. More than plain commands joined by `&&`, `||`, `|` or `;` always "
+            "needs a human's approval.",
         },
         "cwd": {
             "type": "string",
-            "maxLength": MAX_CWD_BYTES,
             "description": "Existing directory relative to the workspace, without links; by default the "
             "workspace itself.",
         },
         "env": {
             "type": "object",
-            "additionalProperties": {"type": "string", "maxLength": MAX_STRING_BYTES},
-            "propertyNames": {"pattern": _NAME_PATTERN, "maxLength": 128},
-            "maxProperties": MAX_ENV,
-            "description": "Environment variables on top of PATH, HOME and LANG; nothing is inherited.",
+            "additionalProperties": {"type": "string"},
+            "description": "Environment variables by name, at most 64, on top of PATH, HOME and LANG; "
+            "nothing is inherited. A name has letters, digits and `_`, no digit first, and does not begin "
+            "with `TYRUM_`.",
         },
         "stdin": {
             "type": "string",
-            "maxLength": MAX_STDIN_BYTES,
-            "description": "Standard input; empty without it.",
+            "description": "Standard input, at most 64 KiB; empty without it.",
         },
         "secrets": {
             "type": "array",
-            "items": {"type": "string", "pattern": _NAME_PATTERN, "maxLength": 64},
-            "uniqueItems": True,
+            "items": {"type": "string"},
             "maxItems": MAX_SECRETS,
-            "description": "Names of secrets the operator declared, given as environment variables of the "
-            "same name.",
+            "description": "Names of secrets the operator declared, each once, given as environment "
+            "variables of the same name.",
         },
         "timeout_ms": {
             "type": "integer",
@@ -80,9 +75,12 @@ SCHEMA: Mapping[str, object] = {
             "description": "Wall-clock limit in milliseconds; the operator's limit by default.",
         },
     },
-    "oneOf": [{"required": ["argv"]}, {"required": ["shell"]}],
+    "required": [],
+    "additionalProperties": False,
 }
-"""JSON Schema as models are told it; lengths of texts are checked in UTF-8 bytes."""
+"""JSON Schema as models are told it, in the subset that every server takes: one of `argv` and `shell`,
+lengths, and forms of names are in words there, and checked below.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,6 @@ def problems(request: Request) -> Iterator[str]:
         yield "`max_tokens` is missing"
     if "anthropic-version" not in request.headers:
         yield "the version of the protocol is missing"
-    yield from (f"`{name}` is no allowed name" for name in request.tools if not _NAME.fullmatch(name))
     roles = request.roles
     if roles[0] != "user" or roles[-1] != "user":
         yield "the user does not begin, or not come last"

@@ -60,10 +60,15 @@ class Request:
     @property
     def tools(self) -> frozenset[str]:
         """The names of the tools that are offered."""
+        return frozenset(name for name, _, _ in self.declared)
+
+    @property
+    def declared(self) -> list[tuple[str, str, Mapping[str, Any]]]:
+        """Name, description and schema of the tools that are offered."""
         listed = self.body.get("tools", [])
         if self.protocol == "openai":
-            return frozenset(str(tool["function"]["name"]) for tool in listed)
-        return frozenset(str(tool["name"]) for tool in listed)
+            listed = [{**tool["function"], "input_schema": tool["function"]["parameters"]} for tool in listed]
+        return [(str(tool["name"]), str(tool["description"]), tool["input_schema"]) for tool in listed]
 
 
 def _texts(value: Any) -> Iterator[str]:

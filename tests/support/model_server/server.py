@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from tests.support.model_server import chat_wire, messages_wire
+from tests.support.model_server.declared_tools import refusals
 from tests.support.model_server.request import Request
 from tests.support.model_server.script import (
     Cut,
@@ -188,10 +189,13 @@ class ModelServer:
             "anthropic": messages_wire.MessagesWire,
         }
         wire = wires[request.protocol](f"{request.scenario}-{number}", step)
-        wrong = list(self._wrong(request, step, known=known))
+        refused = [text for tool in request.declared for text in refusals(*tool)]
+        wrong = [*refused, *self._wrong(request, step, known=known)]
         self.problems += [f"{request.scenario}, request {number + 1}: {problem}" for problem in wrong]
         if authorization != f"Bearer {KEY}":
             await _refuse(writer, Refuse(401), wire.refusal(401))
+        elif refused:
+            await _refuse(writer, Refuse(400), json.dumps({"error": {"message": refused[0]}}))
         elif wrong:
             await _refuse(writer, Refuse(422), wire.refusal(422))
         elif isinstance(step.fault, Refuse):
