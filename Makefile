@@ -30,7 +30,7 @@ $(STAMP): requirements.lock pyproject.toml
 	       echo 'hint: apt-get install -y make git python3 python3-venv' >&2; exit 1; }
 	@echo 'Installing the pinned dependencies into $(VENV) (about a minute the first time)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP) install --requirement requirements.lock
+	@$(PIP) install --use-pep517 --requirement requirements.lock
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 

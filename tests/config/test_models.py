@@ -106,7 +106,8 @@ def test_a_missing_package_is_told_with_the_command_that_installs_it(
     """Without its extra a kind is a problem of the configuration, at its line, not of the first request."""
     monkeypatch.setitem(sys.modules, kind, None)
     (found,) = lines(tmp_path, with_model(f"kind: {kind}, model: m, api_key: MODEL_KEY"), ENVIRONMENT)
-    assert f"pip install 'tyrum[{kind}]'" in found
+    assert f"pip install '.[{kind}]'" in found
+    assert "tyrum[" not in found, "the name `tyrum` of a package index is not ours"
     assert found.startswith("3:")
     assert "models.main.kind" in found
 

@@ -55,6 +55,8 @@ else:
 TOTALS = {"stdout": GIB - 64 * MIB, "stderr": 64 * MIB}
 
 PYTHON = Path(sys.executable).resolve()
+PLACES = tuple(dict.fromkeys((str(PYTHON.parent), "/usr/bin", "/bin")))
+"""Each once: Debian's own Python is in /usr/bin."""
 SPOOL = 8 * MIB
 """Default cap of the provider for each stream."""
 SLACK = MIB
@@ -150,7 +152,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
         directory,
         script=SCRIPT.replace("PYTHON", PYTHON.name),
         rules=RULES.replace("PROGRAM", str(PYTHON)),
-        profile=f"output: 4GiB, path: [{PYTHON.parent}, /usr/bin, /bin]",
+        profile=f"output: 4GiB, path: [{', '.join(PLACES)}]",
     )
     with serving(directory, config) as running:
         (running.state_dir / "workspaces/default/flood.py").write_text(PROGRAM, encoding="utf-8")

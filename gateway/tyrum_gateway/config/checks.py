@@ -204,7 +204,10 @@ def _extras(root: document.Mapping, file: str) -> Iterator[Problem]:
     for path, node in select(root, ("models", "*", "kind")):
         kind = node.value if isinstance(node, Scalar) else None
         if isinstance(kind, str) and kind in _SDKS and importlib.util.find_spec(kind) is None:
-            message = f"this kind needs a package that is not installed: pip install 'tyrum[{kind}]'"
+            message = (
+                "this kind needs a package that is not installed: in the checkout, "
+                f"pip install '.[{kind}]'; with a wheel, pip install './FILE.whl[{kind}]'"
+            )
             yield Problem(file, node.place, path, "package_missing", message)
 
 

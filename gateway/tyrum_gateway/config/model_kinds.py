@@ -61,13 +61,13 @@ class RemoteModel(Section):
 
 
 class OpenAiModel(RemoteModel):
-    """Chat Completions of OpenAI or any compatible server; needs `pip install 'tyrum[openai]'`."""
+    """Chat Completions of OpenAI or any compatible server; needs the extra `openai`."""
 
     kind: Literal["openai"] = Field(description="Which kind of model.")
 
 
 class AnthropicModel(RemoteModel):
-    """Messages of Anthropic or a compatible server; needs `pip install 'tyrum[anthropic]'`."""
+    """Messages of Anthropic or a compatible server; needs the extra `anthropic`."""
 
     kind: Literal["anthropic"] = Field(description="Which kind of model.")
 
