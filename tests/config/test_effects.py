@@ -120,9 +120,10 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     )
     text = config.read_text(encoding="utf-8").replace(
         "    workspace: workspaces/default\n",
-        "    workspace: elsewhere/here\n    instructions: answer in rhymes\n    secrets: [KEY]\n",
+        "    workspace: elsewhere/here\n    instructions_file: rhymes.md\n    secrets: [KEY]\n",
     )
     config.write_text(text, encoding="utf-8")
+    (directory / "rhymes.md").write_text("answer in rhymes\n", encoding="utf-8")
     with serving(directory, config, {"PLANTED_KEY": SECRET}) as gateway:
         yield Place(gateway, directory)
 

@@ -13,6 +13,7 @@ from pathlib import Path as FilePath
 
 from tyrum_gateway.config import document
 from tyrum_gateway.config.document import Node, Scalar, Sequence, descend, select
+from tyrum_gateway.config.instructions import instructions
 from tyrum_gateway.config.listening import listening
 from tyrum_gateway.config.problems import Path, Place, Problem, did_you_mean, show_key
 from tyrum_gateway.config.proxies import proxies
@@ -49,6 +50,7 @@ def check(root: document.Mapping, around: Surroundings) -> Iterator[Problem]:
     yield from listening(root, around.file)
     yield from _programs(root, around)
     yield from _scripts(root, around)
+    yield from instructions(root, around.file, around.directory)
     yield from _extras(root, around.file)
     yield from _authorities(root, around.file)
     yield from proxies(root, around.file)

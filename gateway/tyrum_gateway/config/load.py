@@ -16,6 +16,7 @@ from tyrum_gateway.config.authorities import authority_problem
 from tyrum_gateway.config.checks import Surroundings, check, find_program
 from tyrum_gateway.config.document import MAX_BYTES, Mapping, Node, plain, read_document
 from tyrum_gateway.config.explain import explain
+from tyrum_gateway.config.instructions import InstructionsUnusable, read_instructions
 from tyrum_gateway.config.listening import certificate_doubts, certificate_problems, expiry_warning
 from tyrum_gateway.config.model_kinds import AnthropicModel, Model, OfflineModel, OpenAiModel, ScriptedModel
 from tyrum_gateway.config.policy import to_bundle
@@ -234,7 +235,7 @@ def _settings(checked: CheckedFile, environment: AbstractMapping[str, str], stat
                     workspace=state_dir / agent.workspace,
                     secrets=tuple(agent.secrets),
                     isolation_profile=agent.profiles.isolation,
-                    instructions=agent.instructions,
+                    instructions=_instructions(checked),
                 )
             }
         ),
@@ -258,6 +259,22 @@ def _settings(checked: CheckedFile, environment: AbstractMapping[str, str], stat
             concurrent_turns=limits.concurrent_turns,
         ),
     )
+
+
+def _instructions(checked: CheckedFile) -> str:
+    """Read the agent's instructions; the file was looked at before, and may have changed since.
+
+    Raises:
+        ConfigProblems: it cannot be used any more.
+    """
+    agent = checked.content.agents.default
+    if agent.instructions_file is None:
+        return agent.instructions
+    try:
+        return read_instructions(checked.directory / agent.instructions_file)
+    except InstructionsUnusable as error:
+        keys = ("agents", "default", "instructions_file")
+        raise ConfigProblems([_problem(checked, keys, "file_unusable", str(error))]) from None
 
 
 _BASE_URLS = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}

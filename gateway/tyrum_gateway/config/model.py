@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
+from tyrum_gateway.config.instructions import LONGEST
 from tyrum_gateway.config.listen import Listen
 from tyrum_gateway.config.model_kinds import Model
 from tyrum_gateway.config.quantities import Duration, Size
@@ -17,6 +18,7 @@ from tyrum_gateway.config.values import (
     AlwaysTrue,
     Command,
     EnvName,
+    FilePath,
     FormatVersion,
     Line,
     Name,
@@ -64,8 +66,13 @@ class Agent(Section):
     profiles: AgentProfiles = Field(default=AgentProfiles(), description="Selected profiles.")
     instructions: str = Field(
         default="",
-        max_length=32_768,
+        max_length=LONGEST,
         description="Text from the operator that begins every prompt of this agent.",
+    )
+    instructions_file: FilePath | None = Field(
+        default=None,
+        description="File with that text instead: UTF-8, at most 32,768 characters, read when the gateway "
+        "starts; a relative path starts at this file's directory.",
     )
 
 
