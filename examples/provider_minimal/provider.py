@@ -21,6 +21,7 @@ from tyrum_provider_kit import (
     ProviderDefinition,
     ServiceError,
     Violation,
+    journal_identity,
     run,
 )
 
@@ -35,6 +36,8 @@ CLAIMS = (
 class MinimalService(isolation_pb2_grpc.IsolationServiceServicer):
     """The RPCs of the kind. They fail by raising `ServiceError`; the kit makes the status of it."""
 
+    journal_id = ""
+
     async def GetPosture(self, request: isolation_pb2.GetPostureRequest, context: Any) -> Any:
         """Tell the truth: nothing is enforced."""
         claims = [
@@ -48,7 +51,7 @@ class MinimalService(isolation_pb2_grpc.IsolationServiceServicer):
 
     async def ResolveOperation(self, request: isolation_pb2.ResolveOperationRequest, context: Any) -> Any:
         """Have started nothing, ever. Who starts something must keep a journal to answer this from."""
-        never = isolation_pb2.NeverStarted()
+        never = isolation_pb2.NeverStarted(journal_id=self.journal_id)
         never.recorded_at.GetCurrentTime()
         return isolation_pb2.ResolveOperationResponse(never_started=never)
 
@@ -102,7 +105,8 @@ class MinimalProvider:
 
     def add_services(self, server: grpc.aio.Server) -> None:
         """Register the service of the kind."""
-        isolation_pb2_grpc.add_IsolationServiceServicer_to_server(MinimalService(), server)
+        self.service = MinimalService()
+        isolation_pb2_grpc.add_IsolationServiceServicer_to_server(self.service, server)
 
     def check(self, config: Mapping[str, Any], slots: Set[str]) -> Sequence[Violation]:
         """Find nothing beyond the schema."""
@@ -110,8 +114,10 @@ class MinimalProvider:
 
     async def configure(
         self, config: Mapping[str, Any], secrets: Mapping[str, str], environment: Environment
-    ) -> None:
-        """Apply nothing."""
+    ) -> str:
+        """Apply nothing, and name the journal that ResolveOperation answers from."""
+        self.service.journal_id = journal_identity(environment.state_dir)
+        return self.service.journal_id
 
     async def probe(self, *, deep: bool) -> ProbeReport:
         """Be ready."""

@@ -94,6 +94,26 @@ async def test_never_started_is_a_promise(provider: Provider) -> None:
     assert not count.exists()
 
 
+async def test_nothing_starts_under_a_binding_to_another_journal(provider: Provider) -> None:
+    """A start under a binding to a journal that is gone runs nothing; the present journal may be named."""
+    journal = (provider.runs / "journal.id").read_text()
+    answer = await provider.resolve(new_id("op"))
+    assert answer.never_started.journal_id == journal
+    for named, expected in ((journal, None), ("jrnl_of_another_store", "BINDING_UNAVAILABLE")):
+        request = pb.StartProcessRequest(
+            context=context(journal_id=named),
+            operation_id=new_id("op"),
+            process_id=new_id("proc"),
+            spec=provider.shell("exit 0"),
+        )
+        started = provider.isolation.StartProcess(request, timeout=DEADLINE)
+        if expected is None:
+            await started
+        else:
+            assert await refused(started) == expected
+            assert not (provider.runs / request.operation_id).exists()
+
+
 async def test_resolving_finds_the_run(provider: Provider) -> None:
     """An operation that began resolves to its process, running or ended."""
     operation = new_id("op")

@@ -32,6 +32,8 @@ from tyrum_local_spawn.supervision.record import (
 from tyrum_local_spawn.supervision.spawner import IDLE_SUPERVISORS
 from tyrum_provider_kit import Environment, ServiceError
 
+IDENTITY = ("journal.id", "journal.origin")
+
 
 async def test_a_killed_provider_takes_its_runs_along(tmp_path: Path) -> None:
     """SIGKILL of the provider kills the whole tree, which would stay, and the record says PROVIDER_GONE.
@@ -262,7 +264,7 @@ async def test_what_no_record_owns_is_swept(tmp_path: Path) -> None:
         (provider.runs / name / "journal").write_text("")
     async with Provider.started(tmp_path) as provider:
         left = {path.name for path in provider.runs.iterdir() if not path.name.startswith(".idle-")}
-        assert left == {operation}
+        assert left == {operation, *IDENTITY}
         assert not (provider.runs / ".idle-99999999").exists()
 
 
@@ -308,7 +310,8 @@ async def test_records_leave_after_their_retention(tmp_path: Path) -> None:
     with pytest.raises(Broken, match="began"):
         await register.resolve(OperationId(old))
     store.close()
-    assert {path.name for path in provider.runs.iterdir() if not path.name.startswith(".")} == {young}
+    left = {path.name for path in provider.runs.iterdir() if not path.name.startswith(".")}
+    assert left == {young, *IDENTITY}
 
 
 async def test_one_provider_holds_a_state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

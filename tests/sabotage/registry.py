@@ -210,5 +210,12 @@ REGISTRY = (
         "    spent = min(max(silence, timedelta()), event.unseen)\n",
         "tests/domain/test_working_time.py::test_a_crash_loop_uses_the_time_up",
     ),
+    Sabotage(
+        "INV-27",
+        f"{GATEWAY}/tools/hosted_isolation.py",
+        "    if bound and denial.journal_id == bound:\n",
+        "    if denial.journal_id:\n",
+        "tests/tools/test_journals.py::test_a_lost_journal_proves_nothing",
+    ),
 )
 """Every registered sabotage, by invariant."""

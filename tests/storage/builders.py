@@ -114,6 +114,7 @@ def begin(turn: Turn, proposed: Call) -> Commit:
         config_digest="sha256:f",
         instance_id="inst_1",
         claims=("fs.read=NOT_ENFORCED",),
+        journal_id="jrnl_of_this_provider",
     )
     begun = replace(
         proposed,

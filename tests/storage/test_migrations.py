@@ -74,6 +74,7 @@ _LANDED = {
     "v0001_first.py": "cd94252673c232e6f15a38d4f9f19db538f8cc796168a2118249b873a6e23b4a",
     "v0002_governance.py": "1ba53f487f0aced6e699354ebc89baefa540fd91e0ca095086161bdc1735e938",
     "v0003_time_and_quota.py": "1b63872e32bc16201f5eb40df00dd01161b2185f2fe388f7c66c26ccb280e68b",
+    "v0004_journals.py": "bffa4c21a1d01d06ff4e69ddfd8b07992ed7b512544c89f39c21310e78b5251f",
 }
 """Digests of migrations that databases have behind them; a new one is added when it lands."""
 
@@ -83,6 +84,19 @@ def test_a_migration_that_databases_have_behind_them_stays_as_it_is() -> None:
     versions = Path(migrations.__file__).parent / "versions"
     found = {name: hashlib.sha256((versions / name).read_bytes()).hexdigest() for name in _LANDED}
     assert found == _LANDED, "add a migration instead"
+
+
+async def test_bindings_of_before_name_no_journal(database: Path) -> None:
+    """A binding of the third version keeps what it says, and names no journal that could prove anything."""
+    _version(database, "3")
+    raw = sqlite3.connect(database)
+    values = ("bind_0" + "1" * 25, "op_0" + "1" * 25, *"abcd", 1, 0, *"efghi", '["fs.read=PROVED"]', 7)
+    raw.execute("INSERT INTO bindings VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", values)
+    raw.commit()
+    raw.close()
+    async with await SqliteStore.open(database) as store:
+        (bound,) = await store.bindings("", 9)
+    assert (bound.binding.candidate.provider, bound.binding.candidate.journal_id) == ("b", "")
 
 
 async def test_a_database_of_the_second_version_is_migrated(database: Path) -> None:

@@ -18,6 +18,7 @@ from tyrum_provider_kit import (
     ProviderDefinition,
     ServiceError,
     Violation,
+    journal_identity,
 )
 
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Awaitable[Any]]"
@@ -42,7 +43,8 @@ class GoodProvider:
 
     def add_services(self, server: grpc.aio.Server) -> None:
         """Register the domain service."""
-        isolation_pb2_grpc.add_IsolationServiceServicer_to_server(self.servicer(), server)
+        self.service = self.servicer()
+        isolation_pb2_grpc.add_IsolationServiceServicer_to_server(self.service, server)
 
     def servicer(self) -> "GoodService":
         """Create the domain servicer."""
@@ -54,8 +56,10 @@ class GoodProvider:
 
     async def configure(
         self, config: Mapping[str, Any], secrets: Mapping[str, str], environment: Environment
-    ) -> None:
-        """Apply nothing."""
+    ) -> str:
+        """Apply nothing, and name the journal."""
+        self.service.journal_id = journal_identity(environment.state_dir)
+        return self.service.journal_id
 
     async def probe(self, *, deep: bool) -> ProbeReport:
         """Be ready."""
@@ -78,6 +82,9 @@ CLAIMS = (
 
 class GoodService(isolation_pb2_grpc.IsolationServiceServicer):
     """Tells the truth about a boundary that does not exist, and refuses what it does not offer."""
+
+    journal_id = ""
+    """Set once the provider is configured."""
 
     async def GetPosture(  # noqa: N802
         self, request: isolation_pb2.GetPostureRequest, context: Context
@@ -110,7 +117,7 @@ class GoodService(isolation_pb2_grpc.IsolationServiceServicer):
         self, request: isolation_pb2.ResolveOperationRequest, context: Context
     ) -> isolation_pb2.ResolveOperationResponse:
         """Have started nothing, ever."""
-        never = isolation_pb2.NeverStarted()
+        never = isolation_pb2.NeverStarted(journal_id=self.journal_id)
         never.recorded_at.GetCurrentTime()
         return isolation_pb2.ResolveOperationResponse(never_started=never)
 

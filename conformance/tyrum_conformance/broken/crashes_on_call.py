@@ -2,9 +2,7 @@
 
 import os
 
-import grpc.aio
-
-from tyrum.isolation.v1 import isolation_pb2, isolation_pb2_grpc
+from tyrum.isolation.v1 import isolation_pb2
 from tyrum_conformance.broken._base import Context, GoodProvider, GoodService
 from tyrum_provider_kit import run
 
@@ -28,9 +26,9 @@ class CrashingService(GoodService):
 class CrashesOnCall(GoodProvider):
     """Deviates in one member."""
 
-    def add_services(self, server: grpc.aio.Server) -> None:
-        """Register the crashing service."""
-        isolation_pb2_grpc.add_IsolationServiceServicer_to_server(CrashingService(), server)
+    def servicer(self) -> GoodService:
+        """Create the crashing servicer."""
+        return CrashingService()
 
 
 def main() -> int:

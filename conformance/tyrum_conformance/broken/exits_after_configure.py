@@ -24,10 +24,11 @@ class ExitsAfterConfigure(GoodProvider):
 
     async def configure(
         self, config: Mapping[str, Any], secrets: Mapping[str, str], environment: Environment
-    ) -> None:
+    ) -> str:
         """Set the end."""
         seconds = config.get("after_ms", 1500) / 1000
         asyncio.get_running_loop().call_later(seconds, os._exit, 3)
+        return await super().configure(config, secrets, environment)
 
 
 def main() -> int:

@@ -17,10 +17,11 @@ class Stubborn(GoodProvider):
 
     async def configure(
         self, config: Mapping[str, Any], secrets: Mapping[str, str], environment: Environment
-    ) -> None:
+    ) -> str:
         """Stop listening to SIGTERM."""
         asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        return await super().configure(config, secrets, environment)
 
 
 class Control(ControlService):

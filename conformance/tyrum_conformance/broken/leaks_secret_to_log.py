@@ -17,12 +17,13 @@ class LeaksSecret(GoodProvider):
 
     async def configure(
         self, config: Mapping[str, Any], secrets: Mapping[str, str], environment: Environment
-    ) -> None:
+    ) -> str:
         """Leak."""
         secret = secrets.get("api_key", "")
         logging.getLogger(__name__).warning("logged in with %s", secret)
         sys.stderr.write(f"DEBUG api_key={secret}\n")
         sys.stderr.flush()
+        return await super().configure(config, secrets, environment)
 
 
 def main() -> int:

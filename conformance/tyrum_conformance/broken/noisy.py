@@ -24,9 +24,10 @@ class Noisy(GoodProvider):
 
     async def configure(
         self, config: Mapping[str, Any], secrets: Mapping[str, str], environment: Environment
-    ) -> None:
+    ) -> str:
         """Flood."""
         flood()
+        return await super().configure(config, secrets, environment)
 
     async def probe(self, *, deep: bool) -> ProbeReport:
         """Flood."""

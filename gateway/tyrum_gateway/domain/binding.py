@@ -28,6 +28,9 @@ class Candidate:
     instance_id: str
     claims: tuple[str, ...] = ()
     """Posture in force, such as `fs.read=NOT_ENFORCED`, sorted."""
+    journal_id: str = ""
+    """Journal of the provider at that time; only this one proves that the operation did not begin. Empty in
+    bindings that were made before journals had an identity: no journal proves it of them."""
 
     @property
     def identity(self) -> tuple[str, str, int]:

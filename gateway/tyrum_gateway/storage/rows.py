@@ -213,6 +213,7 @@ def binding_values(binding: Binding, at: datetime) -> Values:
         "config_digest": candidate.config_digest,
         "instance_id": candidate.instance_id,
         "claims": canonical_json(candidate.claims),
+        "journal_id": candidate.journal_id,
         "created_at": to_microseconds(at),
     }
 
@@ -232,6 +233,7 @@ def bound_operation(row: sqlite3.Row) -> BoundOperation:
         config_digest=row["config_digest"],
         instance_id=row["instance_id"],
         claims=tuple(json.loads(row["claims"])),
+        journal_id=row["journal_id"],
     )
     binding = Binding(BindingId(row["binding_id"]), OperationId(row["operation_id"]), candidate)
     return BoundOperation(binding, from_microseconds(row["created_at"]))

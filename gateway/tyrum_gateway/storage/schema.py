@@ -13,7 +13,7 @@ from tyrum_gateway.domain.errors import StateUnusable
 from tyrum_gateway.storage.connection import failure, open_writer
 from tyrum_gateway.storage.new_file import make_directory, sync_directory
 
-VERSION = 3
+VERSION = 4
 """Version of the tables in `tables`; the newest migration has this number."""
 
 

@@ -117,6 +117,7 @@ bindings = Table(
     _text("instance_id"),
     _text("claims"),
     _integer("created_at"),
+    _text("journal_id", default=_EMPTY),
     UniqueConstraint("operation_id"),
     sqlite_strict=True,
 )

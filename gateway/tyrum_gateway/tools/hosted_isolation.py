@@ -175,7 +175,7 @@ class HostedIsolation:
         except CallError as error:
             return Unknown(str(error), passing=isinstance(error, OutcomeUnknown | Transient))
         if isinstance(outcome, NeverStarted):
-            return Refused(NEVER_STARTED, "the command did not run")
+            return _denied(outcome, execution)
         return _answer(outcome, execution)
 
     async def cancel(self, execution: Execution) -> None:
@@ -252,6 +252,7 @@ class HostedIsolation:
             config_digest=lease.config_digest,
             instance_id=lease.instance_id,
             claims=tuple(sorted(f"{claim.name}={claim.status}" for claim in posture.claims)),
+            journal_id=lease.journal_id,
         )
         boundary = Boundary(
             run_uid=posture.run_uid,
@@ -297,6 +298,20 @@ def _answer(process: Process, execution: Execution) -> RunAnswer:
     return Running() if process.result is None else Ran(_result(process.result))
 
 
+def _denied(denial: NeverStarted, execution: Execution) -> RunAnswer:
+    """Judge a journal's denial of an operation: it counts if the operation was bound under that journal."""
+    bound = execution.candidate.journal_id if execution.candidate else ""
+    if bound and denial.journal_id == bound:
+        return Refused(NEVER_STARTED, "the command did not run")
+    _log.error(
+        "journal_lost", operation=execution.operation_id, bound=bound or "unknown", found=denial.journal_id
+    )
+    return Unknown(
+        "the provider's journal is not the one under which the command was started: it was removed, replaced"
+        " or restored, and what it does not know may have run"
+    )
+
+
 def _undenied(answer: RunAnswer) -> RunAnswer:
     """Judge an answer about a run that the provider reported before: it cannot have never started."""
     if isinstance(answer, Refused) and answer.reason == NEVER_STARTED:
@@ -318,6 +333,7 @@ def _context(execution: Execution) -> OperationContext:
         profile=execution.candidate.profile,
         contract_major=execution.candidate.contract_major,
         actor=execution.principal_id,
+        journal_id=execution.candidate.journal_id,
     )
 
 

@@ -5,10 +5,12 @@ any secret is resolved.
 """
 
 import asyncio
+import re
 from collections.abc import Mapping
 
 from tyrum_provider_host import config as configs
 from tyrum_provider_host.contracts import KindContract
+from tyrum_provider_host.control_client import Applied
 from tyrum_provider_host.descriptor import Descriptor, DescriptorError
 from tyrum_provider_host.errors import CallError, Effect, ProviderError, Transient
 from tyrum_provider_host.logs import sanitise
@@ -18,6 +20,7 @@ from tyrum_provider_host.spec import ProviderSpec, Secret
 from tyrum_provider_host.version import ImplementationRange
 
 _RETRY_INTERVAL = 0.1
+_JOURNAL_ID = re.compile(r"[A-Za-z0-9_-]{16,64}")
 
 
 class SecretUnresolved(ProviderError):
@@ -115,7 +118,11 @@ def check_implementation(spec: ProviderSpec, descriptor: Descriptor, record: Adm
 
 
 async def check_configuration(
-    spec: ProviderSpec, host: HostFacts, descriptor: Descriptor, record: AdmissionRecord, instance: Instance
+    spec: ProviderSpec,
+    host: HostFacts,
+    descriptor: Descriptor,
+    record: AdmissionRecord,
+    instance: Instance,
 ) -> None:
     """Validate and apply the configuration, and project the secrets.
 
@@ -166,16 +173,30 @@ async def check_configuration(
             action=_who_acts(error),
             transient=error.passing,
         ) from None
-    if applied != prepared.digest:
+    if applied.digest != prepared.digest:
         raise Rejected(
             Stage.CONFIGURE,
             "the provider applied another configuration than the one sent",
             expected=prepared.digest,
-            found=applied,
+            found=applied.digest,
             action=f"{AUTHOR}: return the digest of the bytes that were applied",
         )
-    record.config_digest = prepared.digest
-    record.passed(Stage.CONFIGURE, f"{prepared.digest} applied", applied_config=applied)
+    _check_journal(host.contracts[descriptor.kind], applied)
+    record.config_digest, record.journal_id = prepared.digest, applied.journal_id
+    record.passed(Stage.CONFIGURE, f"{prepared.digest} applied", applied_config=applied.digest)
+
+
+def _check_journal(contract: KindContract, applied: Applied) -> None:
+    """Insist on the identity of the journal that operations will be resolved from."""
+    if not contract.resolves_operations or _JOURNAL_ID.fullmatch(applied.journal_id):
+        return
+    raise Rejected(
+        Stage.CONFIGURE,
+        f"the provider names no journal, from which a provider of {contract.label} resolves operations",
+        expected="16 to 64 characters of [A-Za-z0-9_-] in `journal_id`",
+        found=applied.journal_id,
+        action=f"{AUTHOR}: name the journal in ConfigureResponse, as control.proto says",
+    )
 
 
 def _who_acts(error: CallError) -> str:
@@ -193,7 +214,7 @@ async def _applied(
     instance: Instance,
     *,
     within: float,
-) -> str:
+) -> Applied:
     """Configure, again while the provider says that it cannot yet.
 
     After the death of a gateway its provider may hold the state directory for some seconds more.

@@ -55,6 +55,11 @@ class KindContract:
         return f"{self.package}.{self.kind.capitalize()}Service"
 
     @property
+    def resolves_operations(self) -> bool:
+        """Whether a provider of the kind answers from a journal what became of an operation."""
+        return self.kind in _WITH_JOURNAL
+
+    @property
     def label(self) -> str:
         """Kind and version as operators read them."""
         return f"{self.kind} {self.major}.{self.minor}"
@@ -65,6 +70,8 @@ _CARDINALITY = {
     "memory": Cardinality.EXCLUSIVE,
     "context": Cardinality.ORDERED_MANY,
 }
+
+_WITH_JOURNAL = frozenset({"isolation"})
 
 
 @functools.cache

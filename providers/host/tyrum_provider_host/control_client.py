@@ -46,6 +46,15 @@ class HandshakeAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class Applied:
+    """What the provider confirmed of its configuration."""
+
+    digest: str
+    journal_id: str
+    """Identity of the journal from which it resolves operations; empty when it named none."""
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigFinding:
     """One violation of the configuration."""
 
@@ -134,8 +143,8 @@ class ControlClient:
 
     async def configure(
         self, config: bytes, digest: str, secrets: Mapping[str, Secret], *, provider_name: str
-    ) -> str:
-        """Apply the configuration and project the secrets; return the digest that the provider applied."""
+    ) -> Applied:
+        """Apply the configuration and project the secrets; return what the provider says it applied."""
         answer = await self._channel.unary(
             self._control.Configure,
             control_pb2.ConfigureRequest(
@@ -148,7 +157,7 @@ class ControlClient:
             domain=_DOMAIN,
             timeout=self._bounds.configure,
         )
-        return sanitise(answer.applied_digest, 80)
+        return Applied(sanitise(answer.applied_digest, 80), sanitise(answer.journal_id, 80))
 
     async def probe(self, declared: frozenset[str]) -> ProbeFacts:
         """Ask whether the provider can work now.

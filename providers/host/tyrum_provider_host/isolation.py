@@ -131,7 +131,7 @@ class IsolationClient:
                         raise ContractViolation("the answer describes another operation")
                     return process
                 case "never_started":
-                    return NeverStarted(convert.timestamp(answer.never_started, "recorded_at"))
+                    return convert.never_started(answer.never_started)
                 case None:
                     raise ContractViolation("`outcome` is missing")
 

@@ -20,6 +20,7 @@ from tyrum_provider_host.isolation_types import (
     ClaimStatus,
     EndCause,
     FileReference,
+    NeverStarted,
     OperationContext,
     OutputChunk,
     OutputStream,
@@ -76,6 +77,7 @@ def context_message(context: OperationContext) -> binding_pb2.OperationContext:
             provider_id=context.provider_id,
             profile=context.profile,
             contract_major=context.contract_major,
+            journal_id=context.journal_id,
         ),
         actor=context.actor,
         traceparent=context.traceparent,
@@ -144,6 +146,17 @@ def process(message: isolation_pb2.Process) -> Process:
         started_at=timestamp(message, "started_at"),
         result=_result(message.result) if ended else None,
     )
+
+
+def never_started(message: isolation_pb2.NeverStarted) -> NeverStarted:
+    """Check and convert a journal's denial.
+
+    Raises:
+        ContractViolation: a field is missing.
+    """
+    if not message.journal_id:
+        raise ContractViolation("`never_started.journal_id` is missing")
+    return NeverStarted(timestamp(message, "recorded_at"), sanitise(message.journal_id, 64))
 
 
 def chunk(message: isolation_pb2.ReadOutputResponse) -> OutputChunk:

@@ -19,6 +19,8 @@ class OperationContext:
     contract_major: int
     actor: str
     traceparent: str = ""
+    journal_id: str = ""
+    """Journal of the provider when the operation was bound; empty when the binding names none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +133,10 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class NeverStarted:
-    """Proof that an operation's command did not execute and never will."""
+    """A journal's word that an operation did not begin and never will; of one bound under it, proof."""
 
     recorded_at: datetime
+    journal_id: str
 
 
 @dataclass(frozen=True, slots=True)

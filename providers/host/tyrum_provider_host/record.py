@@ -43,6 +43,7 @@ class AdmissionRecord:
         self.contract: KindContract | None = None
         self.descriptor: Descriptor | None = None
         self.config_digest: str | None = None
+        self.journal_id = ""
         self.posture: Posture | None = None
         self.listening_at: float | None = None
         self.admitted_at: float | None = None

@@ -47,6 +47,8 @@ class Lease:
     implementation_version: str
     artifact_digest: str
     config_digest: str
+    journal_id: str
+    """Journal from which the instance resolves operations; empty for a kind that resolves none."""
     instance_id: str
     generation: int
     """Counts the instances of this provider since the host started, from 1."""

@@ -229,6 +229,7 @@ class Supervisor:
             implementation_version=record.descriptor.version_text,
             artifact_digest=record.artifact.digest,
             config_digest=record.config_digest,
+            journal_id=record.journal_id,
             instance_id=self._instance_id,
             generation=self._generation,
             handle_versions=record.descriptor.handle_versions,

@@ -16,6 +16,7 @@ from tyrum_provider_kit.definition import (
 from tyrum_provider_kit.environment import Environment, Misconfigured
 from tyrum_provider_kit.errors import ServiceError, field_invalid
 from tyrum_provider_kit.invalid_definition import InvalidDefinition
+from tyrum_provider_kit.journal import journal_identity
 from tyrum_provider_kit.provider import Provider
 from tyrum_provider_kit.report import CapabilityState, Condition, ConditionStatus, ProbeReport
 from tyrum_provider_kit.schema import Violation
@@ -38,5 +39,6 @@ __all__ = [
     "Trust",
     "Violation",
     "field_invalid",
+    "journal_identity",
     "run",
 ]

@@ -71,6 +71,7 @@ class ControlService(control_pb2_grpc.ProviderControlServiceServicer):
         self._stop = stop
         self._configuring = asyncio.Lock()
         self._applied_digest = ""
+        self._journal_id = ""
         self.health = health_aio.HealthServicer()
 
     async def start(self) -> None:
@@ -174,20 +175,20 @@ class ControlService(control_pb2_grpc.ProviderControlServiceServicer):
                 if found:
                     raise _config_invalid(found)
                 self._conceal(secrets.values())
-                await self._apply(config, secrets, request.provider_name)
+                self._journal_id = await self._apply(config, secrets, request.provider_name)
                 self._applied_digest = request.config_digest
                 self._state.configured = True
                 if not self._state.draining:
                     await self._publish(health_pb2.HealthCheckResponse.SERVING)
                 _log.info("configured as %r with %s", request.provider_name, request.config_digest)
-        return control_pb2.ConfigureResponse(applied_digest=self._applied_digest)
+        return control_pb2.ConfigureResponse(applied_digest=self._applied_digest, journal_id=self._journal_id)
 
-    async def _apply(self, config: Mapping[str, Any], secrets: Mapping[str, str], name: str) -> None:
+    async def _apply(self, config: Mapping[str, Any], secrets: Mapping[str, str], name: str) -> str:
         environment = replace(self._environment, provider_name=name)
         deadline = asyncio.timeout(CONFIGURE_SECONDS)
         try:
             async with deadline:
-                await self._provider.configure(config, secrets, environment)
+                return await self._provider.configure(config, secrets, environment) or ""
         except TimeoutError as error:
             if not deadline.expired():
                 raise

@@ -44,11 +44,15 @@ class Provider(Protocol):
 
     async def configure(
         self, config: Mapping[str, Any], secrets: Mapping[str, str], environment: Environment
-    ) -> None:
+    ) -> str | None:
         """Apply a configuration that has passed schema and `check`, within 10 s.
 
         It succeeds once in the life of a process. When it raises, it leaves nothing behind and may be
         called again.
+
+        Returns:
+            Identity of the journal from which the provider resolves operations, such as `journal_identity`
+            gives; None for a kind that resolves none.
         """
         ...
 

@@ -12,7 +12,7 @@ from google.protobuf import duration_pb2, timestamp_pb2
 
 from tyrum.isolation.v1 import isolation_pb2 as pb
 from tyrum.provider.v1 import binding_pb2
-from tyrum_local_spawn.failures import Invalid
+from tyrum_local_spawn.failures import Invalid, Unmet
 from tyrum_local_spawn.ids import OperationId, ProcessId
 from tyrum_local_spawn.output import OutputPiece
 from tyrum_local_spawn.posture import NOT_ENFORCED, Posture
@@ -34,6 +34,7 @@ _DEFAULT_PAGE: Final = 100
 _MAX_PATH_BYTES: Final = 4096
 _MAX_ARGUMENT_BYTES: Final = 128 * 1024 - 1
 """What Linux takes as one argument or one NAME=value."""
+_MAX_JOURNAL_ID: Final = 64
 _NANO: Final = 1_000_000_000
 
 _CAUSES: Final[Mapping[Cause, pb.EndCause.ValueType]] = {
@@ -209,13 +210,25 @@ def state_of(view: RunView) -> pb.ProcessState.ValueType:
     return pb.PROCESS_STATE_RUNNING if view.end is None else pb.PROCESS_STATE_ENDED
 
 
-def resolution_message(found: RunView | Tombstone) -> pb.ResolveOperationResponse:
+def check_journal(request: pb.StartProcessRequest, identity: str) -> None:
+    """Refuse to start anything under a binding to a journal that is no longer this provider's.
+
+    Raises:
+        Unmet: the binding names another one.
+    """
+    bound = request.context.binding.journal_id
+    _require(len(bound) <= _MAX_JOURNAL_ID, "context.binding.journal_id", "must have at most 64 characters")
+    if bound and bound != identity:
+        raise Unmet("BINDING_UNAVAILABLE", "the journal of the binding is gone; nothing was started")
+
+
+def resolution_message(found: RunView | Tombstone, identity: str) -> pb.ResolveOperationResponse:
     """Build the answer about an operation."""
     match found:
         case RunView():
             return pb.ResolveOperationResponse(process=process_message(found))
         case Tombstone(recorded_at_ns=moment):
-            never = pb.NeverStarted(recorded_at=_timestamp(moment))
+            never = pb.NeverStarted(recorded_at=_timestamp(moment), journal_id=identity)
             return pb.ResolveOperationResponse(never_started=never)
 
 

@@ -29,6 +29,7 @@ from tyrum_provider_kit import (
     ServiceError,
     Violation,
 )
+from tyrum_provider_kit.journal import IDENTITY_FILE
 
 PROVIDER_ID: Final = "tyrum.isolation.local-spawn"
 
@@ -81,7 +82,7 @@ class LocalSpawnProvider:
 
     async def configure(
         self, config: Mapping[str, Any], secrets: Mapping[str, str], environment: Environment
-    ) -> None:
+    ) -> str:
         """Take possession of the state directory, settle what a predecessor left, start the spawner."""
         settings = read_settings(config)
         store = Store(environment.state_dir)
@@ -102,6 +103,7 @@ class LocalSpawnProvider:
         self._service.open(runs, posture(settings, uid=os.getuid()))
         if settings.run_as is None:
             _log.warning("commands run as the gateway's user (uid %d) and are not confined", os.getuid())
+        return store.identity
 
     async def probe(self, *, deep: bool) -> ProbeReport:
         """Report whether a start would be taken."""
@@ -147,5 +149,6 @@ def _damage_text(damage: Mapping[str, str]) -> str:
     others = f" and {len(damage) - 1} more" if len(damage) > 1 else ""
     return (
         f"{name}: {problem}{others}. Nothing new is started. Look at `runs` in the provider's state"
-        " directory, settle what the named commands did, then move the damaged records away and restart."
+        " directory, settle what the named commands did, then move the damaged records away together with"
+        f" `{IDENTITY_FILE}`, so that what they would have answered stays unknown, and restart."
     )

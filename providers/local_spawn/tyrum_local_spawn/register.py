@@ -44,6 +44,11 @@ class Register:
         self._gone: dict[OperationId, None] = {}
 
     @property
+    def journal_id(self) -> str:
+        """Identity of the journal that the records are."""
+        return self._store.identity
+
+    @property
     def runs(self) -> Collection[Run]:
         """Every run that is known, as of now."""
         return list(self._runs.values())

@@ -56,6 +56,7 @@ class IsolationService(isolation_pb2_grpc.IsolationServiceServicer):
             actor = convert.read_context(request, self._provider_id)
             start = convert.read_start(request)
             linger = convert.read_linger(request)
+            convert.check_journal(request, self._open.register.journal_id)
             try:
                 run = self._open.begin(start)
             finally:  # refused or not; and while the supervisor works, not before
@@ -89,7 +90,7 @@ class IsolationService(isolation_pb2_grpc.IsolationServiceServicer):
         with _on_the_wire():
             convert.read_context(request, self._provider_id)
             found = await self._open.register.resolve(convert.read_operation_id(request.operation_id))
-        return convert.resolution_message(found)
+            return convert.resolution_message(found, self._open.register.journal_id)
 
     async def ReadOutput(  # noqa: N802
         self, request: pb.ReadOutputRequest, context: Context

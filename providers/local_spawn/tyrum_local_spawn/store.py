@@ -40,6 +40,7 @@ from tyrum_local_spawn.supervision.record import (
 )
 from tyrum_local_spawn.supervision.spool import Layout, Piece, read_piece
 from tyrum_local_spawn.supervision.workplace import IDLE_PREFIX
+from tyrum_provider_kit.journal import IDENTITY_FILE, ORIGIN_FILE, journal_identity
 
 OPERATION_ID: Final = re.compile(r"op_[0-9a-z]{26}")
 _KEY_BYTES: Final = 32
@@ -52,6 +53,7 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _MAKING: Final = ".new"
 _UNOWNED: Final = "."
 """Prefix of directories in the making and in removal."""
+_IDENTITY: Final = frozenset({IDENTITY_FILE, ORIGIN_FILE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ class Store:
     def __init__(self, state_dir: Path) -> None:
         self._state_dir = state_dir
         self.runs = state_dir / "runs"
+        self.identity = ""
+        """Of the journal; it stands among the records, and is lost with them."""
         self._lock_fd: int | None = None
 
     def open(self) -> None:
@@ -94,6 +98,7 @@ class Store:
             raise Broken("another provider process holds the state directory")
         self._lock_fd = fd
         _sync_directory(self._state_dir)
+        self.identity = journal_identity(self.runs)
 
     def close(self) -> None:
         """Give the state directory up."""
@@ -123,7 +128,7 @@ class Store:
     def sweep(self) -> None:
         """Remove whatever no record owns, after giving a crash of the host back what it took."""
         for path in list(self.runs.iterdir()):
-            if not OPERATION_ID.fullmatch(path.name):
+            if not OPERATION_ID.fullmatch(path.name) and path.name not in _IDENTITY:
                 self._publish_again(path)
                 _remove(path)
         _sync_directory(self.runs)
@@ -204,7 +209,13 @@ class Store:
         return lost
 
     def entomb(self, operation_id: OperationId) -> Tombstone | None:
-        """Record durably that an operation will never start; None when it has a record already."""
+        """Record durably that an operation will never start; None when it has a record already.
+
+        Raises:
+            OSError: the disk takes no record, or the records are not those that this process opened.
+        """
+        if journal_identity(self.runs) != self.identity:
+            raise OSError(errno.ESTALE, "the records were replaced while the provider ran")
         tombstone = Tombstone(operation_id, time.time_ns())
         # Of its own name: a caller who has left may still be making another.
         making = Path(tempfile.mkdtemp(prefix=f"{_UNOWNED}tombstone-", dir=self.runs))

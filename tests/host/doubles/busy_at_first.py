@@ -27,11 +27,12 @@ class Busy(GoodProvider):
 
     async def configure(
         self, config: Mapping[str, Any], secrets: Mapping[str, str], environment: Environment
-    ) -> None:
+    ) -> str:
         """Refuse for now."""
         if self.refusals:
             self.refusals -= 1
             raise ServiceError(error_pb2.ERROR_REASON_BACKEND_UNAVAILABLE, "the predecessor still runs")
+        return await super().configure(config, secrets, environment)
 
 
 class _Busy(GoodService):

@@ -24,10 +24,11 @@ class Large(GoodProvider):
 
     async def configure(
         self, config: Mapping[str, Any], secrets: Mapping[str, str], environment: Environment
-    ) -> None:
+    ) -> str:
         """Count."""
         if len(config["text"]) != LENGTH:
             raise ValueError("some of it is missing")
+        return await super().configure(config, secrets, environment)
 
 
 if __name__ == "__main__":

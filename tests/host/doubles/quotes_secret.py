@@ -17,7 +17,7 @@ class QuotesSecret(GoodProvider):
 
     async def configure(
         self, config: Mapping[str, Any], secrets: Mapping[str, str], environment: Environment
-    ) -> None:
+    ) -> str:
         """Refuse."""
         key = secrets["api_key"]
         raise ServiceError(

@@ -877,11 +877,16 @@ Global___ResolveOperationResponse: _TypeAlias = ResolveOperationResponse  # noqa
 
 @_typing.final
 class NeverStarted(_message.Message):
-    """NeverStarted proves that the command did not execute."""
+    """NeverStarted proves that the command did not execute, if the operation was bound under the same journal."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     RECORDED_AT_FIELD_NUMBER: _builtins.int
+    JOURNAL_ID_FIELD_NUMBER: _builtins.int
+    journal_id: _builtins.str
+    """Identity of the journal that says so, as in ConfigureResponse. REQUIRED. For an operation that was bound
+    while the provider had another journal it proves nothing: its outcome is unknown.
+    """
     @_builtins.property
     def recorded_at(self) -> _timestamp_pb2.Timestamp:
         """When this was recorded. REQUIRED."""
@@ -890,10 +895,11 @@ class NeverStarted(_message.Message):
         self,
         *,
         recorded_at: _timestamp_pb2.Timestamp | None = ...,
+        journal_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["recorded_at", b"recorded_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["recorded_at", b"recorded_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["journal_id", b"journal_id", "recorded_at", b"recorded_at"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

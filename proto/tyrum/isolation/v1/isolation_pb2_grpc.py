@@ -128,6 +128,7 @@ class IsolationServiceServicer:
         a required claim is not PROVED             | FAILED_PRECONDITION | CLAIM_UNAVAILABLE      | fail closed, tell the operator
         workspace is another directory now         | FAILED_PRECONDITION | WORKSPACE_CHANGED      | settle as failed, admit it again
         program or operand differs from its digest | FAILED_PRECONDITION | PROGRAM_CHANGED        | supersede the approval, ask again
+        the binding names another journal         | FAILED_PRECONDITION | BINDING_UNAVAILABLE    | settle as failed, it did not run; an operator looks at the provider
         program missing or not executable          | FAILED_PRECONDITION | PROGRAM_NOT_EXECUTABLE | settle as failed, tell the model
         durable requested and not declared         | UNIMPLEMENTED       | CAPABILITY_NOT_DECLARED| configuration error
         limit of concurrent operations reached     | RESOURCE_EXHAUSTED  | CONCURRENCY_LIMIT      | back off as RetryInfo says, same operation id
@@ -162,9 +163,9 @@ class IsolationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ResolveOperation(self, request, context):
-        """ResolveOperation answers what became of an operation, from the durable record alone. If the operation
-        has not begun, it never will: the answer `never_started` is recorded first and refuses a late
-        StartProcess. Idempotent. Deadline at most 10 s.
+        """ResolveOperation answers what became of an operation, from the durable record alone, whichever journal
+        the binding names. If the operation has not begun, it never will: the answer `never_started` is recorded
+        first and refuses a late StartProcess. Idempotent. Deadline at most 10 s.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -49,6 +49,7 @@ class IsolationServiceStub:
       a required claim is not PROVED             | FAILED_PRECONDITION | CLAIM_UNAVAILABLE      | fail closed, tell the operator
       workspace is another directory now         | FAILED_PRECONDITION | WORKSPACE_CHANGED      | settle as failed, admit it again
       program or operand differs from its digest | FAILED_PRECONDITION | PROGRAM_CHANGED        | supersede the approval, ask again
+      the binding names another journal         | FAILED_PRECONDITION | BINDING_UNAVAILABLE    | settle as failed, it did not run; an operator looks at the provider
       program missing or not executable          | FAILED_PRECONDITION | PROGRAM_NOT_EXECUTABLE | settle as failed, tell the model
       durable requested and not declared         | UNIMPLEMENTED       | CAPABILITY_NOT_DECLARED| configuration error
       limit of concurrent operations reached     | RESOURCE_EXHAUSTED  | CONCURRENCY_LIMIT      | back off as RetryInfo says, same operation id
@@ -71,9 +72,9 @@ class IsolationServiceStub:
       unknown or released process | NOT_FOUND | RESOURCE_NOT_FOUND | resolve the operation
     """
     ResolveOperation: _aio.UnaryUnaryMultiCallable[_isolation_pb2.ResolveOperationRequest, _isolation_pb2.ResolveOperationResponse]
-    """ResolveOperation answers what became of an operation, from the durable record alone. If the operation
-    has not begun, it never will: the answer `never_started` is recorded first and refuses a late
-    StartProcess. Idempotent. Deadline at most 10 s.
+    """ResolveOperation answers what became of an operation, from the durable record alone, whichever journal
+    the binding names. If the operation has not begun, it never will: the answer `never_started` is recorded
+    first and refuses a late StartProcess. Idempotent. Deadline at most 10 s.
     """
     ReadOutput: _aio.UnaryStreamMultiCallable[_isolation_pb2.ReadOutputRequest, _isolation_pb2.ReadOutputResponse]
     """ReadOutput streams the retained bytes of one stream from an absolute offset. Free of effects;
@@ -145,6 +146,7 @@ class IsolationServiceServicer(metaclass=_abc_1.ABCMeta):
           a required claim is not PROVED             | FAILED_PRECONDITION | CLAIM_UNAVAILABLE      | fail closed, tell the operator
           workspace is another directory now         | FAILED_PRECONDITION | WORKSPACE_CHANGED      | settle as failed, admit it again
           program or operand differs from its digest | FAILED_PRECONDITION | PROGRAM_CHANGED        | supersede the approval, ask again
+          the binding names another journal         | FAILED_PRECONDITION | BINDING_UNAVAILABLE    | settle as failed, it did not run; an operator looks at the provider
           program missing or not executable          | FAILED_PRECONDITION | PROGRAM_NOT_EXECUTABLE | settle as failed, tell the model
           durable requested and not declared         | UNIMPLEMENTED       | CAPABILITY_NOT_DECLARED| configuration error
           limit of concurrent operations reached     | RESOURCE_EXHAUSTED  | CONCURRENCY_LIMIT      | back off as RetryInfo says, same operation id
@@ -185,9 +187,9 @@ class IsolationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _isolation_pb2.ResolveOperationRequest,
         context: _aio.ServicerContext[_isolation_pb2.ResolveOperationRequest, _abc.Awaitable[_isolation_pb2.ResolveOperationResponse]],
     ) -> _abc.Awaitable[_isolation_pb2.ResolveOperationResponse]:
-        """ResolveOperation answers what became of an operation, from the durable record alone. If the operation
-        has not begun, it never will: the answer `never_started` is recorded first and refuses a late
-        StartProcess. Idempotent. Deadline at most 10 s.
+        """ResolveOperation answers what became of an operation, from the durable record alone, whichever journal
+        the binding names. If the operation has not begun, it never will: the answer `never_started` is recorded
+        first and refuses a late StartProcess. Idempotent. Deadline at most 10 s.
         """
 
     @_abc_1.abstractmethod

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftyrum/provider/v1/binding.proto\x12\x11tyrum.provider.v1\"c\n\x10OperationContext\x12+\n\x07\x62inding\x18\x01 \x01(\x0b\x32\x1a.tyrum.provider.v1.Binding\x12\r\n\x05\x61\x63tor\x18\x02 \x01(\t\x12\x13\n\x0btraceparent\x18\x03 \x01(\t\"[\n\x07\x42inding\x12\x12\n\nbinding_id\x18\x01 \x01(\t\x12\x13\n\x0bprovider_id\x18\x02 \x01(\t\x12\x0f\n\x07profile\x18\x03 \x01(\t\x12\x16\n\x0e\x63ontract_major\x18\x04 \x01(\rBY\n\x15\x64\x65v.tyrum.provider.v1B\x0c\x42indingProtoP\x01Z\x1ctyrum/provider/v1;providerv1\xaa\x02\x11Tyrum.Provider.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftyrum/provider/v1/binding.proto\x12\x11tyrum.provider.v1\"c\n\x10OperationContext\x12+\n\x07\x62inding\x18\x01 \x01(\x0b\x32\x1a.tyrum.provider.v1.Binding\x12\r\n\x05\x61\x63tor\x18\x02 \x01(\t\x12\x13\n\x0btraceparent\x18\x03 \x01(\t\"o\n\x07\x42inding\x12\x12\n\nbinding_id\x18\x01 \x01(\t\x12\x13\n\x0bprovider_id\x18\x02 \x01(\t\x12\x0f\n\x07profile\x18\x03 \x01(\t\x12\x16\n\x0e\x63ontract_major\x18\x04 \x01(\r\x12\x12\n\njournal_id\x18\x05 \x01(\tBY\n\x15\x64\x65v.tyrum.provider.v1B\x0c\x42indingProtoP\x01Z\x1ctyrum/provider/v1;providerv1\xaa\x02\x11Tyrum.Provider.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,5 +35,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OPERATIONCONTEXT']._serialized_start=54
   _globals['_OPERATIONCONTEXT']._serialized_end=153
   _globals['_BINDING']._serialized_start=155
-  _globals['_BINDING']._serialized_end=246
+  _globals['_BINDING']._serialized_end=266
 # @@protoc_insertion_point(module_scope)

@@ -64,6 +64,7 @@ class Binding(_message.Message):
     PROVIDER_ID_FIELD_NUMBER: _builtins.int
     PROFILE_FIELD_NUMBER: _builtins.int
     CONTRACT_MAJOR_FIELD_NUMBER: _builtins.int
+    JOURNAL_ID_FIELD_NUMBER: _builtins.int
     binding_id: _builtins.str
     """Kernel-issued id, `bind_` and 26 characters. REQUIRED."""
     provider_id: _builtins.str
@@ -72,6 +73,12 @@ class Binding(_message.Message):
     """The operator's profile name under which the kernel selected the provider. REQUIRED, at most 64 bytes."""
     contract_major: _builtins.int
     """Major version of the kind's contract. REQUIRED, >= 1."""
+    journal_id: _builtins.str
+    """Identity of the journal that the provider had when the operation was bound, from ConfigureResponse. A
+    provider whose journal is another one refuses to start anything under the binding (BINDING_UNAVAILABLE).
+    OPTIONAL, 16 to 64 characters of [A-Za-z0-9_-]; absent for kinds without a journal, and for bindings
+    older than this field.
+    """
     def __init__(
         self,
         *,
@@ -79,10 +86,11 @@ class Binding(_message.Message):
         provider_id: _builtins.str = ...,
         profile: _builtins.str = ...,
         contract_major: _builtins.int = ...,
+        journal_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["binding_id", b"binding_id", "contract_major", b"contract_major", "profile", b"profile", "provider_id", b"provider_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["binding_id", b"binding_id", "contract_major", b"contract_major", "journal_id", b"journal_id", "profile", b"profile", "provider_id", b"provider_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from tyrum.options.v1 import options_pb2 as tyrum_dot_options_dot_v1_dot_options__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftyrum/provider/v1/control.proto\x12\x11tyrum.provider.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1etyrum/options/v1/options.proto\"\xbe\x01\n\x10HandshakeRequest\x12\x39\n\x10\x63ontrol_versions\x18\x01 \x01(\x0b\x32\x1f.tyrum.provider.v1.VersionRange\x12\x35\n\tcontracts\x18\x02 \x03(\x0b\x32\".tyrum.provider.v1.ContractVersion\x12\x13\n\x0binstance_id\x18\x03 \x01(\t\x12\r\n\x05nonce\x18\x04 \x01(\x0c\x12\x14\n\x0chost_version\x18\x05 \x01(\t\"q\n\x11HandshakeResponse\x12\x17\n\x0f\x63ontrol_version\x18\x01 \x01(\r\x12\x34\n\x08\x63ontract\x18\x02 \x01(\x0b\x32\".tyrum.provider.v1.ContractVersion\x12\r\n\x05proof\x18\x03 \x01(\x0c\"(\n\x0cVersionRange\x12\x0b\n\x03min\x18\x01 \x01(\r\x12\x0b\n\x03max\x18\x02 \x01(\r\"M\n\x0f\x43ontractVersion\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\r\n\x05major\x18\x02 \x01(\r\x12\r\n\x05minor\x18\x03 \x01(\r\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\"\x16\n\x14GetDescriptorRequest\"[\n\x15GetDescriptorResponse\x12\x42\n\x13provider_descriptor\x18\x01 \x01(\x0b\x32%.tyrum.provider.v1.ProviderDescriptor\"\xb2\x03\n\x12ProviderDescriptor\x12\x13\n\x0bprovider_id\x18\x01 \x01(\t\x12\x1e\n\x16implementation_version\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x33\n\x0b\x63\x61rdinality\x18\x04 \x01(\x0e\x32\x1e.tyrum.provider.v1.Cardinality\x12:\n\x0f\x64\x65ployment_mode\x18\x05 \x01(\x0e\x32!.tyrum.provider.v1.DeploymentMode\x12\'\n\x05trust\x18\x06 \x01(\x0e\x32\x18.tyrum.provider.v1.Trust\x12\x15\n\rconfig_schema\x18\x07 \x01(\t\x12\x33\n\x0csecret_slots\x18\x08 \x03(\x0b\x32\x1d.tyrum.provider.v1.SecretSlot\x12\x14\n\x0c\x63\x61pabilities\x18\t \x03(\t\x12)\n\x06limits\x18\n \x01(\x0b\x32\x19.tyrum.provider.v1.Limits\x12\x17\n\x0fhandle_versions\x18\x0b \x03(\r\x12\x19\n\x11\x63\x61\x63he_directories\x18\x0c \x03(\t\"=\n\nSecretSlot\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08required\x18\x02 \x01(\x08\x12\x0f\n\x07purpose\x18\x03 \x01(\t\"+\n\x06Limits\x12!\n\x19max_concurrent_operations\x18\x01 \x01(\r\"=\n\x15ValidateConfigRequest\x12\x0e\n\x06\x63onfig\x18\x01 \x01(\x0c\x12\x14\n\x0csecret_slots\x18\x02 \x03(\t\"P\n\x16ValidateConfigResponse\x12\x36\n\nviolations\x18\x01 \x03(\x0b\x32\".tyrum.provider.v1.ConfigViolation\">\n\x0f\x43onfigViolation\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"\xc9\x01\n\x10\x43onfigureRequest\x12\x0e\n\x06\x63onfig\x18\x01 \x01(\x0c\x12\x15\n\rconfig_digest\x18\x02 \x01(\t\x12G\n\x07secrets\x18\x03 \x03(\x0b\x32\x30.tyrum.provider.v1.ConfigureRequest.SecretsEntryB\x04\xa8\xe3\x18\x01\x12\x15\n\rprovider_name\x18\x04 \x01(\t\x1a.\n\x0cSecretsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"+\n\x11\x43onfigureResponse\x12\x16\n\x0e\x61pplied_digest\x18\x01 \x01(\t\"\x1c\n\x0cProbeRequest\x12\x0c\n\x04\x64\x65\x65p\x18\x01 \x01(\x08\"\x9d\x01\n\rProbeResponse\x12\r\n\x05ready\x18\x01 \x01(\x08\x12\x30\n\nconditions\x18\x02 \x03(\x0b\x32\x1c.tyrum.provider.v1.Condition\x12\x38\n\x0c\x63\x61pabilities\x18\x03 \x03(\x0b\x32\".tyrum.provider.v1.CapabilityState\x12\x11\n\tin_flight\x18\x04 \x01(\r\"\x9f\x01\n\tCondition\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x32\n\x06status\x18\x02 \x01(\x0e\x32\".tyrum.provider.v1.ConditionStatus\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12/\n\x0bobserved_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"v\n\x0f\x43\x61pabilityState\x12\x12\n\ncapability\x18\x01 \x01(\t\x12?\n\x0c\x61vailability\x18\x02 \x01(\x0e\x32).tyrum.provider.v1.CapabilityAvailability\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x0e\n\x0c\x44rainRequest\"\"\n\rDrainResponse\x12\x11\n\tin_flight\x18\x01 \x01(\r\";\n\x0fShutdownRequest\x12(\n\x05grace\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x12\n\x10ShutdownResponse*c\n\x0b\x43\x61rdinality\x12\x1b\n\x17\x43\x41RDINALITY_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43\x41RDINALITY_EXCLUSIVE\x10\x01\x12\x1c\n\x18\x43\x41RDINALITY_ORDERED_MANY\x10\x02*p\n\x0e\x44\x65ploymentMode\x12\x1f\n\x1b\x44\x45PLOYMENT_MODE_UNSPECIFIED\x10\x00\x12!\n\x1d\x44\x45PLOYMENT_MODE_LOCAL_PROCESS\x10\x01\x12\x1a\n\x16\x44\x45PLOYMENT_MODE_REMOTE\x10\x02*V\n\x05Trust\x12\x15\n\x11TRUST_UNSPECIFIED\x10\x00\x12\x1c\n\x18TRUST_OPERATOR_INSTALLED\x10\x01\x12\x18\n\x14TRUST_EXTERNAL_PARTY\x10\x02*\x88\x01\n\x0f\x43onditionStatus\x12 \n\x1c\x43ONDITION_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43ONDITION_STATUS_TRUE\x10\x01\x12\x1a\n\x16\x43ONDITION_STATUS_FALSE\x10\x02\x12\x1c\n\x18\x43ONDITION_STATUS_UNKNOWN\x10\x03*\x91\x01\n\x16\x43\x61pabilityAvailability\x12\'\n#CAPABILITY_AVAILABILITY_UNSPECIFIED\x10\x00\x12%\n!CAPABILITY_AVAILABILITY_AVAILABLE\x10\x01\x12\'\n#CAPABILITY_AVAILABILITY_UNAVAILABLE\x10\x02\x32\x80\x05\n\x16ProviderControlService\x12V\n\tHandshake\x12#.tyrum.provider.v1.HandshakeRequest\x1a$.tyrum.provider.v1.HandshakeResponse\x12\x62\n\rGetDescriptor\x12\'.tyrum.provider.v1.GetDescriptorRequest\x1a(.tyrum.provider.v1.GetDescriptorResponse\x12\x65\n\x0eValidateConfig\x12(.tyrum.provider.v1.ValidateConfigRequest\x1a).tyrum.provider.v1.ValidateConfigResponse\x12V\n\tConfigure\x12#.tyrum.provider.v1.ConfigureRequest\x1a$.tyrum.provider.v1.ConfigureResponse\x12J\n\x05Probe\x12\x1f.tyrum.provider.v1.ProbeRequest\x1a .tyrum.provider.v1.ProbeResponse\x12J\n\x05\x44rain\x12\x1f.tyrum.provider.v1.DrainRequest\x1a .tyrum.provider.v1.DrainResponse\x12S\n\x08Shutdown\x12\".tyrum.provider.v1.ShutdownRequest\x1a#.tyrum.provider.v1.ShutdownResponseBY\n\x15\x64\x65v.tyrum.provider.v1B\x0c\x43ontrolProtoP\x01Z\x1ctyrum/provider/v1;providerv1\xaa\x02\x11Tyrum.Provider.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ftyrum/provider/v1/control.proto\x12\x11tyrum.provider.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1etyrum/options/v1/options.proto\"\xbe\x01\n\x10HandshakeRequest\x12\x39\n\x10\x63ontrol_versions\x18\x01 \x01(\x0b\x32\x1f.tyrum.provider.v1.VersionRange\x12\x35\n\tcontracts\x18\x02 \x03(\x0b\x32\".tyrum.provider.v1.ContractVersion\x12\x13\n\x0binstance_id\x18\x03 \x01(\t\x12\r\n\x05nonce\x18\x04 \x01(\x0c\x12\x14\n\x0chost_version\x18\x05 \x01(\t\"q\n\x11HandshakeResponse\x12\x17\n\x0f\x63ontrol_version\x18\x01 \x01(\r\x12\x34\n\x08\x63ontract\x18\x02 \x01(\x0b\x32\".tyrum.provider.v1.ContractVersion\x12\r\n\x05proof\x18\x03 \x01(\x0c\"(\n\x0cVersionRange\x12\x0b\n\x03min\x18\x01 \x01(\r\x12\x0b\n\x03max\x18\x02 \x01(\r\"M\n\x0f\x43ontractVersion\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\r\n\x05major\x18\x02 \x01(\r\x12\r\n\x05minor\x18\x03 \x01(\r\x12\x0e\n\x06\x64igest\x18\x04 \x01(\t\"\x16\n\x14GetDescriptorRequest\"[\n\x15GetDescriptorResponse\x12\x42\n\x13provider_descriptor\x18\x01 \x01(\x0b\x32%.tyrum.provider.v1.ProviderDescriptor\"\xb2\x03\n\x12ProviderDescriptor\x12\x13\n\x0bprovider_id\x18\x01 \x01(\t\x12\x1e\n\x16implementation_version\x18\x02 \x01(\t\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x33\n\x0b\x63\x61rdinality\x18\x04 \x01(\x0e\x32\x1e.tyrum.provider.v1.Cardinality\x12:\n\x0f\x64\x65ployment_mode\x18\x05 \x01(\x0e\x32!.tyrum.provider.v1.DeploymentMode\x12\'\n\x05trust\x18\x06 \x01(\x0e\x32\x18.tyrum.provider.v1.Trust\x12\x15\n\rconfig_schema\x18\x07 \x01(\t\x12\x33\n\x0csecret_slots\x18\x08 \x03(\x0b\x32\x1d.tyrum.provider.v1.SecretSlot\x12\x14\n\x0c\x63\x61pabilities\x18\t \x03(\t\x12)\n\x06limits\x18\n \x01(\x0b\x32\x19.tyrum.provider.v1.Limits\x12\x17\n\x0fhandle_versions\x18\x0b \x03(\r\x12\x19\n\x11\x63\x61\x63he_directories\x18\x0c \x03(\t\"=\n\nSecretSlot\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08required\x18\x02 \x01(\x08\x12\x0f\n\x07purpose\x18\x03 \x01(\t\"+\n\x06Limits\x12!\n\x19max_concurrent_operations\x18\x01 \x01(\r\"=\n\x15ValidateConfigRequest\x12\x0e\n\x06\x63onfig\x18\x01 \x01(\x0c\x12\x14\n\x0csecret_slots\x18\x02 \x03(\t\"P\n\x16ValidateConfigResponse\x12\x36\n\nviolations\x18\x01 \x03(\x0b\x32\".tyrum.provider.v1.ConfigViolation\">\n\x0f\x43onfigViolation\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0c\n\x04rule\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"\xc9\x01\n\x10\x43onfigureRequest\x12\x0e\n\x06\x63onfig\x18\x01 \x01(\x0c\x12\x15\n\rconfig_digest\x18\x02 \x01(\t\x12G\n\x07secrets\x18\x03 \x03(\x0b\x32\x30.tyrum.provider.v1.ConfigureRequest.SecretsEntryB\x04\xa8\xe3\x18\x01\x12\x15\n\rprovider_name\x18\x04 \x01(\t\x1a.\n\x0cSecretsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"?\n\x11\x43onfigureResponse\x12\x16\n\x0e\x61pplied_digest\x18\x01 \x01(\t\x12\x12\n\njournal_id\x18\x02 \x01(\t\"\x1c\n\x0cProbeRequest\x12\x0c\n\x04\x64\x65\x65p\x18\x01 \x01(\x08\"\x9d\x01\n\rProbeResponse\x12\r\n\x05ready\x18\x01 \x01(\x08\x12\x30\n\nconditions\x18\x02 \x03(\x0b\x32\x1c.tyrum.provider.v1.Condition\x12\x38\n\x0c\x63\x61pabilities\x18\x03 \x03(\x0b\x32\".tyrum.provider.v1.CapabilityState\x12\x11\n\tin_flight\x18\x04 \x01(\r\"\x9f\x01\n\tCondition\x12\x0c\n\x04type\x18\x01 \x01(\t\x12\x32\n\x06status\x18\x02 \x01(\x0e\x32\".tyrum.provider.v1.ConditionStatus\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12/\n\x0bobserved_at\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"v\n\x0f\x43\x61pabilityState\x12\x12\n\ncapability\x18\x01 \x01(\t\x12?\n\x0c\x61vailability\x18\x02 \x01(\x0e\x32).tyrum.provider.v1.CapabilityAvailability\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x0e\n\x0c\x44rainRequest\"\"\n\rDrainResponse\x12\x11\n\tin_flight\x18\x01 \x01(\r\";\n\x0fShutdownRequest\x12(\n\x05grace\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"\x12\n\x10ShutdownResponse*c\n\x0b\x43\x61rdinality\x12\x1b\n\x17\x43\x41RDINALITY_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43\x41RDINALITY_EXCLUSIVE\x10\x01\x12\x1c\n\x18\x43\x41RDINALITY_ORDERED_MANY\x10\x02*p\n\x0e\x44\x65ploymentMode\x12\x1f\n\x1b\x44\x45PLOYMENT_MODE_UNSPECIFIED\x10\x00\x12!\n\x1d\x44\x45PLOYMENT_MODE_LOCAL_PROCESS\x10\x01\x12\x1a\n\x16\x44\x45PLOYMENT_MODE_REMOTE\x10\x02*V\n\x05Trust\x12\x15\n\x11TRUST_UNSPECIFIED\x10\x00\x12\x1c\n\x18TRUST_OPERATOR_INSTALLED\x10\x01\x12\x18\n\x14TRUST_EXTERNAL_PARTY\x10\x02*\x88\x01\n\x0f\x43onditionStatus\x12 \n\x1c\x43ONDITION_STATUS_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43ONDITION_STATUS_TRUE\x10\x01\x12\x1a\n\x16\x43ONDITION_STATUS_FALSE\x10\x02\x12\x1c\n\x18\x43ONDITION_STATUS_UNKNOWN\x10\x03*\x91\x01\n\x16\x43\x61pabilityAvailability\x12\'\n#CAPABILITY_AVAILABILITY_UNSPECIFIED\x10\x00\x12%\n!CAPABILITY_AVAILABILITY_AVAILABLE\x10\x01\x12\'\n#CAPABILITY_AVAILABILITY_UNAVAILABLE\x10\x02\x32\x80\x05\n\x16ProviderControlService\x12V\n\tHandshake\x12#.tyrum.provider.v1.HandshakeRequest\x1a$.tyrum.provider.v1.HandshakeResponse\x12\x62\n\rGetDescriptor\x12\'.tyrum.provider.v1.GetDescriptorRequest\x1a(.tyrum.provider.v1.GetDescriptorResponse\x12\x65\n\x0eValidateConfig\x12(.tyrum.provider.v1.ValidateConfigRequest\x1a).tyrum.provider.v1.ValidateConfigResponse\x12V\n\tConfigure\x12#.tyrum.provider.v1.ConfigureRequest\x1a$.tyrum.provider.v1.ConfigureResponse\x12J\n\x05Probe\x12\x1f.tyrum.provider.v1.ProbeRequest\x1a .tyrum.provider.v1.ProbeResponse\x12J\n\x05\x44rain\x12\x1f.tyrum.provider.v1.DrainRequest\x1a .tyrum.provider.v1.DrainResponse\x12S\n\x08Shutdown\x12\".tyrum.provider.v1.ShutdownRequest\x1a#.tyrum.provider.v1.ShutdownResponseBY\n\x15\x64\x65v.tyrum.provider.v1B\x0c\x43ontrolProtoP\x01Z\x1ctyrum/provider/v1;providerv1\xaa\x02\x11Tyrum.Provider.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,16 +39,16 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CONFIGUREREQUEST_SECRETSENTRY']._serialized_options = b'8\001'
   _globals['_CONFIGUREREQUEST'].fields_by_name['secrets']._loaded_options = None
   _globals['_CONFIGUREREQUEST'].fields_by_name['secrets']._serialized_options = b'\250\343\030\001'
-  _globals['_CARDINALITY']._serialized_start=2305
-  _globals['_CARDINALITY']._serialized_end=2404
-  _globals['_DEPLOYMENTMODE']._serialized_start=2406
-  _globals['_DEPLOYMENTMODE']._serialized_end=2518
-  _globals['_TRUST']._serialized_start=2520
-  _globals['_TRUST']._serialized_end=2606
-  _globals['_CONDITIONSTATUS']._serialized_start=2609
-  _globals['_CONDITIONSTATUS']._serialized_end=2745
-  _globals['_CAPABILITYAVAILABILITY']._serialized_start=2748
-  _globals['_CAPABILITYAVAILABILITY']._serialized_end=2893
+  _globals['_CARDINALITY']._serialized_start=2325
+  _globals['_CARDINALITY']._serialized_end=2424
+  _globals['_DEPLOYMENTMODE']._serialized_start=2426
+  _globals['_DEPLOYMENTMODE']._serialized_end=2538
+  _globals['_TRUST']._serialized_start=2540
+  _globals['_TRUST']._serialized_end=2626
+  _globals['_CONDITIONSTATUS']._serialized_start=2629
+  _globals['_CONDITIONSTATUS']._serialized_end=2765
+  _globals['_CAPABILITYAVAILABILITY']._serialized_start=2768
+  _globals['_CAPABILITYAVAILABILITY']._serialized_end=2913
   _globals['_HANDSHAKEREQUEST']._serialized_start=152
   _globals['_HANDSHAKEREQUEST']._serialized_end=342
   _globals['_HANDSHAKERESPONSE']._serialized_start=344
@@ -78,23 +78,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CONFIGUREREQUEST_SECRETSENTRY']._serialized_start=1607
   _globals['_CONFIGUREREQUEST_SECRETSENTRY']._serialized_end=1653
   _globals['_CONFIGURERESPONSE']._serialized_start=1655
-  _globals['_CONFIGURERESPONSE']._serialized_end=1698
-  _globals['_PROBEREQUEST']._serialized_start=1700
-  _globals['_PROBEREQUEST']._serialized_end=1728
-  _globals['_PROBERESPONSE']._serialized_start=1731
-  _globals['_PROBERESPONSE']._serialized_end=1888
-  _globals['_CONDITION']._serialized_start=1891
-  _globals['_CONDITION']._serialized_end=2050
-  _globals['_CAPABILITYSTATE']._serialized_start=2052
-  _globals['_CAPABILITYSTATE']._serialized_end=2170
-  _globals['_DRAINREQUEST']._serialized_start=2172
-  _globals['_DRAINREQUEST']._serialized_end=2186
-  _globals['_DRAINRESPONSE']._serialized_start=2188
-  _globals['_DRAINRESPONSE']._serialized_end=2222
-  _globals['_SHUTDOWNREQUEST']._serialized_start=2224
-  _globals['_SHUTDOWNREQUEST']._serialized_end=2283
-  _globals['_SHUTDOWNRESPONSE']._serialized_start=2285
-  _globals['_SHUTDOWNRESPONSE']._serialized_end=2303
-  _globals['_PROVIDERCONTROLSERVICE']._serialized_start=2896
-  _globals['_PROVIDERCONTROLSERVICE']._serialized_end=3536
+  _globals['_CONFIGURERESPONSE']._serialized_end=1718
+  _globals['_PROBEREQUEST']._serialized_start=1720
+  _globals['_PROBEREQUEST']._serialized_end=1748
+  _globals['_PROBERESPONSE']._serialized_start=1751
+  _globals['_PROBERESPONSE']._serialized_end=1908
+  _globals['_CONDITION']._serialized_start=1911
+  _globals['_CONDITION']._serialized_end=2070
+  _globals['_CAPABILITYSTATE']._serialized_start=2072
+  _globals['_CAPABILITYSTATE']._serialized_end=2190
+  _globals['_DRAINREQUEST']._serialized_start=2192
+  _globals['_DRAINREQUEST']._serialized_end=2206
+  _globals['_DRAINRESPONSE']._serialized_start=2208
+  _globals['_DRAINRESPONSE']._serialized_end=2242
+  _globals['_SHUTDOWNREQUEST']._serialized_start=2244
+  _globals['_SHUTDOWNREQUEST']._serialized_end=2303
+  _globals['_SHUTDOWNRESPONSE']._serialized_start=2305
+  _globals['_SHUTDOWNRESPONSE']._serialized_end=2323
+  _globals['_PROVIDERCONTROLSERVICE']._serialized_start=2916
+  _globals['_PROVIDERCONTROLSERVICE']._serialized_end=3556
 # @@protoc_insertion_point(module_scope)

@@ -616,16 +616,25 @@ class ConfigureResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     APPLIED_DIGEST_FIELD_NUMBER: _builtins.int
+    JOURNAL_ID_FIELD_NUMBER: _builtins.int
     applied_digest: _builtins.str
     """Equal to the digest of the request. REQUIRED."""
+    journal_id: _builtins.str
+    """Identity of the journal from which this instance answers what became of an operation. It is drawn at
+    random when the journal's store is made, and stays as long as nothing that was recorded there was lost: a
+    store that was removed, replaced or copied back has another one, and so has each instance of a provider
+    whose journal does not outlive it. REQUIRED of kinds that resolve operations (isolation), 16 to 64
+    characters of [A-Za-z0-9_-].
+    """
     def __init__(
         self,
         *,
         applied_digest: _builtins.str = ...,
+        journal_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_digest", b"applied_digest"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_digest", b"applied_digest", "journal_id", b"journal_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
