@@ -15,7 +15,8 @@ from tyrum_gateway.domain.model import (
     UserText,
 )
 
-CALL = CallId("call_0000000000000000000000000a")
+ONE, TWO = CallId("call_0000000000000000000000000a"), CallId("call_0000000000000000000000000b")
+CALL = ONE
 
 
 def prompt(*messages: Message, tools: tuple[str, ...] = ("process.run",), instructions: str = "") -> Prompt:
@@ -32,6 +33,12 @@ def called(output: str, text: str = "") -> tuple[AssistantStep, ToolOutput]:
     """Have made one call that came back."""
     step = AssistantStep(text, (PastCall(CALL, "process.run", "{}"),))
     return step, ToolOutput(CALL, "process.run", output)
+
+
+def step_with(*arguments: str, tool: str = "process.run", text: str = "") -> tuple[Message, ...]:
+    """Make a past step of one or two calls, and their results."""
+    calls = tuple(PastCall(call_id, tool, item) for call_id, item in zip((ONE, TWO), arguments, strict=False))
+    return AssistantStep(text, calls), *(ToolOutput(call.call_id, tool, "came back") for call in calls)
 
 
 async def play(model: Model, given: Prompt) -> tuple[list[str], tuple[CallRequest, ...]]:

@@ -4,11 +4,10 @@ import json
 
 import pytest
 
-from tests.models.prompts import called, said
+from tests.models.prompts import ONE, TWO, called, said, step_with
 from tests.models.remote import SCHEMA, asking, remote, step_of
 from tests.support.model_server import KEY, PROTOCOLS, Expect, ModelServer, Request, Step
-from tyrum_gateway.domain.ids import CallId
-from tyrum_gateway.domain.model import AssistantStep, Message, PastCall, Prompt, ToolOutput, ToolSchema
+from tyrum_gateway.domain.model import ToolSchema
 from tyrum_gateway.models.endpoint import Credentials, Endpoint, Secret
 from tyrum_gateway.models.guarded_http import ForeignOrigin, http_client, trust
 from tyrum_gateway.models.sse import EventReader, EventTooLarge
@@ -16,48 +15,6 @@ from tyrum_gateway.models.tool_names import ToolNames
 from tyrum_gateway.models.tool_subset import NAME
 
 both = pytest.mark.parametrize("protocol", PROTOCOLS)
-ONE, TWO = CallId("call_0000000000000000000000000a"), CallId("call_0000000000000000000000000b")
-
-
-def step_with(*arguments: str, tool: str = "process.run", text: str = "") -> tuple[Message, ...]:
-    """Make a past step of one or two calls, and their results."""
-    calls = tuple(PastCall(call_id, tool, item) for call_id, item in zip((ONE, TWO), arguments, strict=False))
-    return AssistantStep(text, calls), *(ToolOutput(call.call_id, tool, "came back") for call in calls)
-
-
-CONVERSATIONS: dict[str, tuple[Message, ...]] = {
-    "one question": (said("hello"),),
-    "a turn that failed before it said anything": (said("one"), said("two")),
-    "a text that broke off": (said("one"), AssistantStep("Half a"), said("two")),
-    "a window that begins within a turn": (*called("exit code 0", "Running."), said("next")),
-    "a window that begins with text": (AssistantStep("Done."), said("next")),
-    "two calls and their results": (said("go"), *step_with('{"a": 1}', '{"b": 2}')),
-    "two steps of one turn": (said("go"), *step_with("{}"), *step_with("{}", text="Once more.")),
-    "arguments that never were JSON": (said("go"), *step_with("{not json", '"text"')),
-    "no arguments": (said("go"), *step_with("")),
-    "a tool that never was": (said("go"), *step_with("{}", tool="no such tool: ümlaut" * 9)),
-    "blank texts": (said("  \n"), AssistantStep(" "), said("")),
-    "an empty result": (
-        said("go"),
-        AssistantStep("", (PastCall(ONE, "process.run", "{}"),)),
-        ToolOutput(ONE, "process.run", ""),
-    ),
-}
-
-
-@both
-@pytest.mark.parametrize("tools", [True, False], ids=["tools", "no tools"])
-@pytest.mark.parametrize("name", CONVERSATIONS)
-async def test_every_conversation_is_a_valid_request(
-    server: ModelServer, protocol: str, name: str, tools: bool
-) -> None:
-    """A server that is strict about roles, pairs, names and empty texts takes every conversation."""
-    server.play("go", Step(text=("ok",)))
-    given = asking(*CONVERSATIONS[name], state="They said their name is Ada.")
-    if not tools:
-        given = Prompt(given.instructions, given.conversation_state, given.messages, ())
-    assert (await step_of(remote(server, protocol, "go"), given))[0] == "ok"
-    assert server.calls("go") == 1
 
 
 @both

@@ -11,8 +11,9 @@ from typing import Any, assert_never
 from tyrum_gateway.domain.model import AssistantStep, Prompt, StepEnd, ToolOutput, UserText
 from tyrum_gateway.domain.usage import Usage
 from tyrum_gateway.models.call_fragments import Calls, Fragments
+from tyrum_gateway.models.conversation import conversation
 from tyrum_gateway.models.failures import Ending, StreamEnded
-from tyrum_gateway.models.rendering import EMPTY, opening, past_arguments, plain
+from tyrum_gateway.models.rendering import past_arguments, plain, shown
 from tyrum_gateway.models.tool_names import ToolNames
 from tyrum_gateway.models.wire_json import mapping, number, read_object, text
 
@@ -65,9 +66,7 @@ def _messages(prompt: Prompt, names: ToolNames) -> list[dict[str, Any]]:
         else:
             turns.append((role, blocks))
 
-    if told := opening(prompt):
-        say("user", [_text(told)])
-    for message in prompt.messages:
+    for message in conversation(prompt):
         match message:
             case UserText(text=said):
                 say("user", [_text(said)])
@@ -94,7 +93,7 @@ def _messages(prompt: Prompt, names: ToolNames) -> list[dict[str, Any]]:
 
 
 def _text(said: str) -> Block:
-    return {"type": "text", "text": said if said.strip() else EMPTY}
+    return {"type": "text", "text": shown(said)}
 
 
 def says_too_long(body: object) -> bool:

@@ -11,8 +11,9 @@ from typing import Any, assert_never
 from tyrum_gateway.domain.model import AssistantStep, Message, Prompt, StepEnd, ToolOutput, UserText
 from tyrum_gateway.domain.usage import UNKNOWN, Usage
 from tyrum_gateway.models.call_fragments import Calls, Fragments
+from tyrum_gateway.models.conversation import conversation
 from tyrum_gateway.models.failures import Ending, StreamEnded
-from tyrum_gateway.models.rendering import EMPTY, opening, past_arguments, plain
+from tyrum_gateway.models.rendering import past_arguments, plain, shown
 from tyrum_gateway.models.tool_names import ToolNames
 from tyrum_gateway.models.wire_json import items, mapping, number, read_object, text
 
@@ -28,9 +29,7 @@ def render(
 ) -> Mapping[str, Any]:
     """Return the request's body."""
     messages: list[dict[str, Any]] = [{"role": "system", "content": prompt.instructions}]
-    if told := opening(prompt):
-        messages.append({"role": "user", "content": told})
-    messages += [_message(message, names) for message in prompt.messages]
+    messages += [_message(message, names) for message in conversation(prompt)]
     body: dict[str, Any] = {
         "model": model,
         "messages": messages,
@@ -57,11 +56,11 @@ def render(
 def _message(message: Message, names: ToolNames) -> dict[str, Any]:
     match message:
         case UserText(text=said):
-            return {"role": "user", "content": said or EMPTY}
+            return {"role": "user", "content": shown(said)}
         case ToolOutput(call_id=call_id, content=content):
             return {"role": "tool", "tool_call_id": str(call_id), "content": content}
         case AssistantStep(text=said, calls=()):
-            return {"role": "assistant", "content": said or EMPTY}
+            return {"role": "assistant", "content": shown(said)}
         case AssistantStep(text=said, calls=calls):
             made = [
                 {

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from tests.support.model_server.json_text import written
@@ -101,6 +102,7 @@ def problems(request: Request) -> Iterator[str]:
         yield "no stream with usage is asked for"
     if request.headers.get("content-type") != "application/json":
         yield "the body is not declared as JSON"
+    yield from _order(request)
     open_calls: list[str] = []
     for message in request.messages:
         role = message["role"]
@@ -127,3 +129,17 @@ def problems(request: Request) -> Iterator[str]:
             yield f"an empty message of the {role}"
     if open_calls:
         yield f"calls without results: {open_calls}"
+
+
+def _order(request: Request) -> Iterator[str]:
+    """Say what templates refuse that demand alternating roles, such as Mistral's."""
+    spoken = [message["role"] for message in request.messages if message["role"] != "system"]
+    if not spoken or spoken[0] != "user":
+        yield "the user does not begin"
+    if spoken and spoken[-1] == "assistant":
+        yield "the assistant comes last"
+    for one, other in pairwise(spoken):
+        if (one, other) in {("user", "user"), ("assistant", "assistant"), ("tool", "user"), ("user", "tool")}:
+            yield f"the roles do not alternate: {other} after {one}"
+    if any(message["role"] == "system" for message in request.messages[1:]):
+        yield "system text within the conversation"
