@@ -21,7 +21,7 @@ from tests.support.nursery import ForkedGateway, Nursery
 from tests.support.questions import asked, ended
 from tyrum.chat.v1 import event_pb2
 from tyrum_gateway.domain.prompt import WINDOW
-from tyrum_gateway.models.rendering import EARLIER
+from tyrum_gateway.models.conversation import EARLIER
 
 NOTE = Call("process_run", '{"argv": ["tee", "-a", "noted"], "stdin": "x\\n"}')
 LOOK = Call("bench_noop", "{}")
