@@ -11,6 +11,7 @@ from typing import Protocol
 
 import structlog
 
+from tyrum_gateway.app.alarms import Alarm, Alarms
 from tyrum_gateway.domain.audit import AuditLog, SignedHead
 from tyrum_gateway.domain.commit import AuditEntry
 from tyrum_gateway.domain.errors import StateUnusable
@@ -32,7 +33,11 @@ class Heads(Protocol):
     """Where heads are kept."""
 
     def append(self, head: SignedHead) -> None:
-        """Add a head, durably; may block; raises OSError."""
+        """Add a head, durably; may block; raises OSError, also when earlier ones were taken away."""
+        ...
+
+    def require_kept(self) -> None:
+        """Raise OSError unless the heads added so far are still in place; may block."""
         ...
 
 
@@ -58,6 +63,7 @@ class HeadKeeper:
         clock: Clock,
         activity: Callable[[], int],
         place: str,
+        alarms: Alarms | None = None,
     ) -> None:
         """Prepare.
 
@@ -71,6 +77,7 @@ class HeadKeeper:
             clock: Time of a head.
             activity: Counts commits of this process; read often, so it must cost nothing.
             place: Names the file of heads, for the operator.
+            alarms: Hears of heads that cannot be kept.
         """
         self._store = store
         self._audit = audit
@@ -80,6 +87,7 @@ class HeadKeeper:
         self._clock = clock
         self._activity = activity
         self._place = place
+        self._alarms = alarms or Alarms()
         self._signed = 0
         """Sequence under the last head."""
         self._commits = 0
@@ -115,13 +123,15 @@ class HeadKeeper:
         waiting_since: float | None = None
         while True:
             await asyncio.sleep(_TICK)
+            await self.look()
             commits = self._activity() - self._commits
             if not commits:
                 continue
             waiting_since = loop.time() if waiting_since is None else waiting_since
             if commits >= COMMITS or loop.time() - waiting_since >= SECONDS:
-                waiting_since = None
-                if not await self.sign():
+                if await self.sign():
+                    waiting_since = None
+                else:
                     await asyncio.sleep(_RETRY)
 
     async def sign(self) -> bool:
@@ -129,9 +139,20 @@ class HeadKeeper:
         try:
             await self._sign()
         except (OSError, StateUnusable) as error:
+            self._alarms.raised(Alarm.AUDIT_HEADS, error)
             log.warning("audit_head_failed", file=self._place, reason=str(error))
             return False
+        self._alarms.ended(Alarm.AUDIT_HEADS)
         return True
+
+    async def look(self) -> None:
+        """Raise the alarm when the heads are not there any more as this gateway left them."""
+        if self._alarms.active(Alarm.AUDIT_HEADS):
+            return
+        try:
+            await asyncio.to_thread(self._heads.require_kept)
+        except OSError as error:
+            self._alarms.raised(Alarm.AUDIT_HEADS, error)
 
     async def sign_or_fail(self) -> None:
         """Sign what is durable now, at the start.

@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from tyrum_gateway.app.agent import Agent, EngineLimits
+from tyrum_gateway.app.alarms import Alarms
 from tyrum_gateway.app.approval_watch import ApprovalSignal
 from tyrum_gateway.app.interrupt import Interrupts
 from tyrum_gateway.app.observer import Observer
@@ -23,7 +24,7 @@ from tyrum_gateway.app.slots import Slots
 from tyrum_gateway.app.streams import Streams
 from tyrum_gateway.app.turns import Turns
 from tyrum_gateway.domain.commit import Accepted, Committed
-from tyrum_gateway.domain.errors import StateUnusable, TyrumError
+from tyrum_gateway.domain.errors import Damaged, StateUnusable, TyrumError
 from tyrum_gateway.domain.ids import ConversationId, IncidentId, PrincipalId
 from tyrum_gateway.domain.ports import Clock, Ids, Store
 from tyrum_gateway.domain.turn import Rest, Turn, work, worked
@@ -35,6 +36,8 @@ PAUSE = 1.0
 """Seconds until a conversation is taken up again after the store has failed; twice as many the next time."""
 
 LONGEST_PAUSE = 60.0
+
+_DAMAGED = "what is stored of this turn is damaged: the gateway's log says which row"
 
 ROOM_SECONDS = 1.0
 """How long who wakes many waits for room: what is due stays undone while nobody leaves."""
@@ -54,8 +57,11 @@ class Engine:
         limits: EngineLimits,
         permissions: Permissions | None = None,
         observer: Observer | None = None,
+        alarms: Alarms | None = None,
     ) -> None:
         self._store = store
+        self._clock = clock
+        self._alarms = alarms or Alarms()
         self._ids = ids
         self._streams = streams
         self._turn_time = limits.turn_time.total_seconds()
@@ -213,11 +219,16 @@ class Engine:
                         return
                     recovered, pause = False, PAUSE
                     continue
+                except Damaged as error:
+                    self._alarms.noticed(error)
+                    if not await self._abandon(conversation_id, error):
+                        return
                 except StateUnusable as error:
                     # A full disk, say. What was in work is given up as at a crash; rows tell how to go on.
+                    self._alarms.noticed(error)
                     log.error("store_failed", conversation=conversation_id, reason=error.public)  # noqa: TRY400
                 except Exception:
-                    # A row that cannot be read, say: it holds up its own conversation and no other.
+                    # What nobody foresaw holds up its own conversation and no other.
                     log.exception("conversation_broken", conversation=conversation_id)
                 await asyncio.sleep(pause)
                 due, recovered, pause = None, True, min(2 * pause, LONGEST_PAUSE)
@@ -247,6 +258,10 @@ class Engine:
                 with self.turns.time.measured(turn):
                     if await self._in_time(turn, self._turn_time - worked(turn).total_seconds()):
                         return
+        except Damaged as error:
+            self._alarms.noticed(error)
+            log.error("turn_damaged", turn=turn.turn_id, reason=error.public, **error.context)  # noqa: TRY400
+            reason = _DAMAGED
         except StateUnusable:
             raise
         except Exception:
@@ -256,6 +271,22 @@ class Engine:
             reason = f"internal error, incident {incident}"
         newest = (await self._store.turn(turn.turn_id)).turn
         await self.turns.apply(newest, Broken(reason))
+
+    async def _abandon(self, conversation_id: ConversationId, error: Damaged) -> bool:
+        """End a turn whose own rows cannot be read; False when not even that can be stored.
+
+        The conversation is left alone then, until the next start: reading it again would not help.
+        """
+        log.error("conversation_damaged", conversation=conversation_id, reason=error.public, **error.context)
+        try:
+            ended = await self._store.abandon(conversation_id, _DAMAGED, self._clock.now())
+        except Damaged as worse:
+            log.error("conversation_left_alone", conversation=conversation_id, reason=worse.public)  # noqa: TRY400
+            return False
+        self.pasts.forget(conversation_id)
+        self._streams.unannounced(conversation_id)
+        self.approvals.changed()
+        return ended
 
     async def _in_time(self, turn: Turn, seconds: float) -> bool:
         """Work on the turn until it rests; False when its time is over."""

@@ -24,7 +24,7 @@ from tyrum_gateway.domain.approval import Approval, close
 from tyrum_gateway.domain.binding import Binding
 from tyrum_gateway.domain.checkpoint import Checkpoint, extend
 from tyrum_gateway.domain.commit import Committed
-from tyrum_gateway.domain.errors import KernelBug, VersionConflict
+from tyrum_gateway.domain.errors import Damaged, KernelBug, VersionConflict
 from tyrum_gateway.domain.ids import CallId, ConversationId, OverrideId
 from tyrum_gateway.domain.override import Override
 from tyrum_gateway.domain.ports import Clock, Store
@@ -188,7 +188,12 @@ class Turns:
     async def _checkpoint(self, turn: Turn, effects: tuple[Effect, ...]) -> Checkpoint | None:
         if not any(isinstance(effect, SaveCheckpoint) for effect in effects):
             return None
-        window = await self._pasts.own(turn)
+        try:
+            window = await self._pasts.own(turn)
+        except Damaged as error:
+            # The turn ends all the same; the conversation keeps the state that it had.
+            log.error("checkpoint_left_out", turn=turn.turn_id, reason=error.public, **error.context)  # noqa: TRY400
+            return None
         recorded = (effect.payload for effect in effects if isinstance(effect, Record))
         payloads = itertools.chain((event.payload for event in window.own), recorded)
         return extend(window.checkpoint, turn.number, payloads)

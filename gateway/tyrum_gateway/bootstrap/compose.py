@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from tyrum_gateway.app.agent import Agent, EngineLimits
+from tyrum_gateway.app.alarms import Alarms
 from tyrum_gateway.app.approvals import ApprovalDesk
 from tyrum_gateway.app.chat import ChatDesk
 from tyrum_gateway.app.engine import Engine
@@ -70,6 +71,7 @@ class Composition:
     approvals: ApprovalDesk
     overrides: Overrides
     ids: RandomIds
+    alarms: Alarms
     profiles: Mapping[str, tuple[str, ...]]
     """Provider name to the profiles that select it."""
 
@@ -99,7 +101,7 @@ def compose(
         StateUnusable: The workspace cannot be prepared.
         ScriptInvalid: The script of a scripted model cannot be used.
     """
-    clock, ids, streams = SystemClock(), RandomIds(), Streams()
+    clock, ids, streams, alarms = SystemClock(), RandomIds(), Streams(), Alarms()
     identity, sessions = Identity(store=store, clock=clock, ids=ids), Sessions(clock)
     vault = Vault(settings.secrets, redactor)
     host = ProviderHost(
@@ -130,6 +132,7 @@ def compose(
         limits=limits,
         permissions=overrides,
         observer=observer,
+        alarms=alarms,
     )
     return Composition(
         host=host,
@@ -160,6 +163,7 @@ def compose(
         ),
         overrides=overrides,
         ids=ids,
+        alarms=alarms,
         profiles={
             provider: tuple(
                 f"isolation.{profile.name}"

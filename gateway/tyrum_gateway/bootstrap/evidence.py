@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tyrum_gateway.app.alarms import Alarms
 from tyrum_gateway.app.audit_heads import HeadKeeper
 from tyrum_gateway.bootstrap.system import SystemClock
 from tyrum_gateway.config.settings import Settings
@@ -54,7 +55,7 @@ class Anchor:
 
 @asynccontextmanager
 async def recorded(
-    settings: Settings, store: SqliteStore, anchor: Anchor, version: str
+    settings: Settings, store: SqliteStore, anchor: Anchor, version: str, alarms: Alarms
 ) -> AsyncIterator[HeadKeeper]:
     """Check the database against the last head, then record start and orderly stop and sign heads over them.
 
@@ -71,6 +72,7 @@ async def recorded(
         clock=clock,
         activity=lambda: store.statistics.commits,
         place=str(anchor.file.path),
+        alarms=alarms,
     )
     await keeper.check()
     started = AuditEntry(

@@ -1,16 +1,18 @@
 """The operations listener wired to the parts of the gateway: what is ready, and what holds now."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import structlog
 
+from tyrum_gateway.app.alarms import Alarm, Alarms
 from tyrum_gateway.bootstrap.compose import Composition
 from tyrum_gateway.config.settings import Settings
 from tyrum_gateway.domain.errors import TyrumError
 from tyrum_gateway.storage import SqliteStore
-from tyrum_gateway.telemetry.metrics import Metrics, Present, ProviderNow
+from tyrum_gateway.telemetry.metrics import AlarmNow, Metrics, Present, ProviderNow
 from tyrum_gateway.telemetry.ops import Operations, Readiness
 from tyrum_provider_host.status import Lifecycle
 
@@ -18,6 +20,9 @@ log = structlog.get_logger(__name__)
 
 WRITE_SECONDS = 3.0
 """How long the database may take for a write before the gateway counts as not ready."""
+
+ROOM = 16 * 1024 * 1024
+"""Bytes that are free again when a disk counts as full no more: twice the log of the database."""
 
 
 @asynccontextmanager
@@ -32,7 +37,10 @@ async def operations(
     asking = asyncio.Lock()  # whoever asks meanwhile waits as well, and puts nothing more into the queue
 
     async def missing() -> list[str]:
-        return [*await _unwritable(store, asking), *_missing(settings, parts)]
+        unwritable = await _unwritable(store, asking)
+        if not unwritable:
+            await _room(settings, parts.alarms)
+        return [*unwritable, *parts.alarms.problems, *_missing(settings, parts)]
 
     readiness = Readiness(missing)
     address = settings.listen.ops
@@ -56,6 +64,15 @@ async def _unwritable(store: SqliteStore, asking: asyncio.Lock) -> list[str]:
     except (TimeoutError, TyrumError):
         return ["database: takes no writes"]
     return []
+
+
+async def _room(settings: Settings, alarms: Alarms) -> None:
+    """End the alarm of a full disk when writes get through and there is room for some more."""
+    if not alarms.active(Alarm.DISK_FULL):
+        return
+    disk = await asyncio.to_thread(os.statvfs, settings.state_dir)
+    if disk.f_bavail * disk.f_frsize >= ROOM:
+        alarms.ended(Alarm.DISK_FULL)
 
 
 def _missing(settings: Settings, parts: Composition) -> list[str]:
@@ -84,4 +101,8 @@ async def _present(parts: Composition, store: SqliteStore, readiness: Readiness)
         streams=len(parts.sessions),
         pending=waiting.pending,
         unfinished=waiting.unfinished,
+        alarms=[
+            AlarmNow(alarm.value, count, active=parts.alarms.active(alarm))
+            for alarm, count in parts.alarms.counts.items()
+        ],
     )

@@ -123,7 +123,7 @@ async def serve(
                 observer=metrics,
             )
             anchor = Anchor(directory.audit, settings.audit_heads)
-            async with recorded(settings, store, anchor, version) as keeper:
+            async with recorded(settings, store, anchor, version, parts.alarms) as keeper:
                 token = directory.operator_token(new_token)
                 if not await parts.identity.ensure("operator", list(Role), token):
                     fix = "delete it to get a new one, unless the principal `operator` is disabled"
@@ -134,6 +134,7 @@ async def serve(
                         sessions=parts.sessions,
                         ids=parts.ids,
                         observer=metrics,
+                        alarms=parts.alarms,
                         bound=None if tls is None else tls.principals,
                     ),
                     services=Services(

@@ -24,6 +24,7 @@
     │   ├── AnswerRefused    the user asks for something else
     │   └── PromptTooLong    the user begins a new conversation
     ├── StateUnusable        the operator looks at the state directory
+    │   ├── Damaged          … and restores a backup: trying again does not help
     │   └── DiskFull         … and makes room; the caller retries after that
     └── KernelBug            somebody reports the incident
 
@@ -166,6 +167,10 @@ class PromptTooLong(ModelUnavailable):
 
 class StateUnusable(TyrumError):
     """The state directory is taken, damaged or of a newer version."""
+
+
+class Damaged(StateUnusable):
+    """Something stored cannot be read any more, or holds what no gateway writes."""
 
 
 class DiskFull(QuotaExceeded, StateUnusable):

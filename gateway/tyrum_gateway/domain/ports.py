@@ -144,6 +144,16 @@ class Store(Protocol):
         """Append facts to the audit log that no turn causes, in one commit."""
         ...
 
+    async def abandon(self, conversation_id: ConversationId, reason: str, at: datetime) -> bool:
+        """Fail the oldest unfinished turn of a conversation without reading its rows; False when it has none.
+
+        For rows that are damaged: how far a call of the turn came is unknown then.
+
+        Raises:
+            Damaged: Not even its end can be stored.
+        """
+        ...
+
     async def turn(self, turn_id: TurnId) -> TurnView:
         """Read a turn with the calls of its present step.
 

@@ -18,6 +18,7 @@ import grpc
 import grpc.aio
 import structlog
 
+from tyrum_gateway.app.alarms import Alarms
 from tyrum_gateway.app.identity import Identity
 from tyrum_gateway.app.observer import Observer, Unobserved
 from tyrum_gateway.app.sessions import Sessions
@@ -62,6 +63,7 @@ class Guard(grpc.aio.ServerInterceptor):
         sessions: Sessions,
         ids: Ids,
         observer: Observer | None = None,
+        alarms: Alarms | None = None,
         bound: Mapping[str, frozenset[str]] | None = None,
     ) -> None:
         """Prepare the guard.
@@ -71,6 +73,7 @@ class Guard(grpc.aio.ServerInterceptor):
             sessions: Ends streams with the right to have them.
             ids: For incidents.
             observer: Counts calls.
+            alarms: Hears of what an operator has to mend.
             bound: Names of principals to names of certificates: over anything but a socket their tokens count
                 only together with one of these.
         """
@@ -78,6 +81,7 @@ class Guard(grpc.aio.ServerInterceptor):
         self.identity = identity
         self.sessions = sessions
         self.observer = observer or Unobserved()
+        self._alarms = alarms or Alarms()
         self._ids = ids
 
     async def intercept_service(
@@ -92,6 +96,7 @@ class Guard(grpc.aio.ServerInterceptor):
 
     def known(self, error: BaseException, path: str) -> TyrumError:
         """Return what may be told about an error; what was not foreseen is logged under an incident id."""
+        self._alarms.noticed(error)
         if isinstance(error, TyrumError) and not isinstance(error, KernelBug):
             return error
         if isinstance(error, NotImplementedError):

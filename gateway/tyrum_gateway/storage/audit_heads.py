@@ -26,13 +26,16 @@ class HeadsFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._kept: tuple[int, int, int] | None = None
+        """Device, inode and size after the last head that this process added."""
 
     def append(self, head: SignedHead) -> None:
         """Add a head, durably.
 
         Raises:
-            OSError: The file takes no more.
+            OSError: The file takes no more, or is not the one with the heads that were added before.
         """
+        self.require_kept()
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(self.path, flags, 0o600)
         try:
@@ -42,10 +45,25 @@ class HeadsFile:
             if os.write(descriptor, line) != len(line):
                 raise OSError(f"`{self.path}` took only a part of a line")
             os.fsync(descriptor)
+            kept = os.fstat(descriptor)
         finally:
             os.close(descriptor)
         if not size:
             sync_directory(self.path.parent)
+        self._kept = kept.st_dev, kept.st_ino, kept.st_size
+
+    def require_kept(self) -> None:
+        """Check that the heads which this process added are in place.
+
+        Raises:
+            OSError: The file was removed, replaced or cut short.
+        """
+        if self._kept is None:
+            return
+        device, inode, size = self._kept
+        found = self.path.stat()
+        if (found.st_dev, found.st_ino) != (device, inode) or found.st_size < size:
+            raise OSError(f"`{self.path}` was replaced or cut short: restore it, see docs/guides/audit.md")
 
     def last(self) -> SignedHead | None:
         """Return the newest of the last heads; None when there is no file.

@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 from tyrum_gateway.domain import transcript
 from tyrum_gateway.domain.approval import Outcome
-from tyrum_gateway.domain.errors import StateUnusable
+from tyrum_gateway.domain.errors import Damaged
 from tyrum_gateway.domain.ids import (
     ApprovalId,
     BindingId,
@@ -45,15 +45,15 @@ def decode(kind: str, text: str, content: str) -> transcript.Payload:
         content: The evidence beside a `tool_call_finished`; unused otherwise.
 
     Raises:
-        StateUnusable: The kind is unknown or the JSON is not of its form.
+        Damaged: The kind is unknown or the JSON is not of its form.
     """
     reader = _READERS.get(kind)
     if reader is None:
-        raise StateUnusable(f"the database holds an event of the unknown kind `{kind[:60]}`", kind=kind[:60])
+        raise Damaged(f"the database holds an event of the unknown kind `{kind[:60]}`", kind=kind[:60])
     try:
         return reader(json.loads(text), content)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise StateUnusable(
+        raise Damaged(
             f"the database holds a damaged event of kind `{kind}`", kind=kind, problem=repr(error)[:200]
         ) from error
 

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tyrum_gateway.domain.errors import DiskFull, StateUnusable
+from tyrum_gateway.domain.errors import Damaged, DiskFull, StateUnusable
 
 BUSY_MILLISECONDS = 5_000
 """How long a connection waits for a lock that another process holds."""
@@ -98,7 +98,7 @@ def failure(path: Path, error: sqlite3.Error) -> StateUnusable:
     """Say what an error of SQLite means to the operator."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None and code & 0xFF in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-        return StateUnusable(
+        return Damaged(
             f"the database {path} is damaged ({error}) and was left as it is: restore a backup, "
             "or move the file away to begin anew",
             file=str(path),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, assert_never
 
 from tyrum_gateway.domain.canonical import Value, canonical_json
-from tyrum_gateway.domain.errors import StateUnusable
+from tyrum_gateway.domain.errors import Damaged
 from tyrum_gateway.domain.ids import ApprovalId, OverrideId, PrincipalId
 from tyrum_gateway.domain.override import Override, Revocation
 from tyrum_gateway.domain.policy import AnyArgument, ArgumentMatch, Decision, Effect, Literal, Prefix, Rule
@@ -42,7 +42,7 @@ def read(row: sqlite3.Row) -> Override:
     """Read an override.
 
     Raises:
-        StateUnusable: Its rule is not of the form that is written.
+        Damaged: Its rule is not of the form that is written.
     """
     revocation = None
     if row["revoked_at"] is not None:
@@ -100,7 +100,7 @@ def _rule(override_id: str, text: str) -> Rule:
             secrets=frozenset(_text(name) for name in value["secrets"]),
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise StateUnusable(
+        raise Damaged(
             f"the database holds the damaged override `{override_id}`", override=override_id
         ) from error
 

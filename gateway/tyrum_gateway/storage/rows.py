@@ -12,7 +12,7 @@ from tyrum_gateway.domain.audit import AuditRow, row_hash
 from tyrum_gateway.domain.binding import Binding, Candidate
 from tyrum_gateway.domain.canonical import canonical_json
 from tyrum_gateway.domain.commit import AuditEntry, Conversation, Evidence
-from tyrum_gateway.domain.errors import StateUnusable
+from tyrum_gateway.domain.errors import Damaged
 from tyrum_gateway.domain.ids import (
     ApprovalId,
     BindingId,
@@ -345,7 +345,7 @@ def _member(kind: type[Member], text: str) -> Member:
     try:
         return kind(text)
     except ValueError as error:
-        raise StateUnusable(f"the database holds the unknown {kind.__name__} `{text[:60]}`") from error
+        raise Damaged(f"the database holds the unknown {kind.__name__} `{text[:60]}`") from error
 
 
 def _optional(kind: type[Id], text: str | None) -> Id | None:

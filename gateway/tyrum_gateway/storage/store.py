@@ -24,7 +24,7 @@ from tyrum_gateway.domain.principal import Principal
 from tyrum_gateway.domain.run import RunLog
 from tyrum_gateway.domain.transcript import Event
 from tyrum_gateway.domain.turn import Turn
-from tyrum_gateway.storage import principal_writes, rows, statements, writes
+from tyrum_gateway.storage import damaged_turn, principal_writes, rows, statements, writes
 from tyrum_gateway.storage.audit_log import SqliteAuditLog
 from tyrum_gateway.storage.backlog import Backlog, backlog
 from tyrum_gateway.storage.connection import open_writer
@@ -133,6 +133,12 @@ class SqliteStore(Store):
     async def record(self, entries: Sequence[AuditEntry], at: datetime) -> None:
         """See `Store.record`."""
         await self._writer.run(functools.partial(writes.record, entries=entries, at=at))
+
+    async def abandon(self, conversation_id: ConversationId, reason: str, at: datetime) -> bool:
+        """See `Store.abandon`."""
+        return await self._writer.run(
+            functools.partial(damaged_turn.abandon, conversation_id=conversation_id, reason=reason, at=at)
+        )
 
     async def rewrite(self) -> None:
         """Write what is there already: it tells whether the database takes writes, and counts as no commit.

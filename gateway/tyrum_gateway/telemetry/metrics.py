@@ -56,6 +56,16 @@ class ProviderNow:
 
 
 @dataclass(frozen=True, slots=True)
+class AlarmNow:
+    """One alarm at a moment."""
+
+    name: str
+    count: int
+    """How often its cause was met since the start."""
+    active: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Present:
     """What holds at the moment of a question."""
 
@@ -74,6 +84,7 @@ class Present:
     """Approvals that wait."""
     unfinished: int = 0
     """Turns that have not ended."""
+    alarms: Sequence[AlarmNow] = ()
 
 
 class Metrics(Observer):
@@ -174,7 +185,7 @@ class Metrics(Observer):
             Description(
                 f"{metric.name}_total" if metric.type == "counter" else metric.name,
                 metric.type,
-                _PROVIDER_LABELS if metric.name == _PROVIDER_STATE else (),
+                _LABELS.get(metric.name, ()),
                 metric.documentation,
             )
             for metric in moment.collect()
@@ -184,6 +195,14 @@ class Metrics(Observer):
 
 _PROVIDER_STATE = "tyrum_provider_state"
 _PROVIDER_LABELS = ("provider", "kind", "lifecycle")
+_ALARM_ACTIVE = "tyrum_alarm_active"
+_ALARMS = "tyrum_alarms"
+_ALARM_LABELS = ("alarm",)
+_LABELS = {
+    _PROVIDER_STATE: _PROVIDER_LABELS,
+    _ALARM_ACTIVE: _ALARM_LABELS,
+    _ALARMS: _ALARM_LABELS,
+}
 
 
 class _Moment(Collector):
@@ -210,6 +229,13 @@ class _Moment(Collector):
                 labels = (provider.name, provider.kind, lifecycle)
                 providers.add_metric(labels, float(lifecycle == provider.lifecycle))
         yield providers
+        active = GaugeMetricFamily(_ALARM_ACTIVE, "1 while an alarm keeps the gateway from being ready.", labels=_ALARM_LABELS)
+        met = CounterMetricFamily(_ALARMS, "How often the cause of an alarm was met.", labels=_ALARM_LABELS)
+        for alarm in now.alarms:
+            active.add_metric([alarm.name], float(alarm.active))
+            met.add_metric([alarm.name], alarm.count)
+        yield active
+        yield met
         for name, meaning, value in (
             ("commits", "Writes that are durable.", now.commits),
             ("transactions", "Database transactions; writes that wait together share one.", now.transactions),
