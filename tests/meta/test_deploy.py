@@ -87,6 +87,13 @@ def test_the_unit_does_not_restart_what_stays_wrong(unit: Mapping[str, Sequence[
     assert given_up == {ExitCode.USAGE, ExitCode.CONFIG_INVALID}
 
 
+def test_a_disk_that_was_full_for_long_keeps_no_gateway_down(unit: Mapping[str, Sequence[str]]) -> None:
+    """Nothing but usage and configuration is given up on, and a command without memory ends alone."""
+    assert unit["Unit.StartLimitIntervalSec"] == ["0"]
+    assert one(unit, "Restart") == "on-failure"
+    assert one(unit, "OOMPolicy") == "continue"
+
+
 def test_nothing_that_providers_need_is_taken(unit: Mapping[str, Sequence[str]]) -> None:
     """No directive that the README names as left out has come back, and sockets of all families are there."""
     (left_out,) = re.findall(

@@ -1,7 +1,7 @@
 """Alarms: what an operator has to mend before the gateway counts as ready again.
 
-Invariant: an alarm is logged when it is raised and when it ends, counted each time its cause is met, and named by
-`/readyz` in between, in words of our own: neither text of a user nor a path.
+Invariant: an alarm is logged when it is raised and when it ends, counted each time its cause is met, and
+named by `/readyz` in between, in words of our own: neither text of a user nor a path.
 """
 
 from collections.abc import Mapping

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 import structlog
 
 from tyrum_gateway.app.agent import EngineLimits
+from tyrum_gateway.app.alarms import Alarms
 from tyrum_gateway.app.engine import Engine
 from tyrum_gateway.app.finishing import Finishing
 from tyrum_gateway.app.overrides import Overrides
@@ -49,6 +50,7 @@ class ApprovalDesk:
         overrides: Overrides,
         limits: EngineLimits,
         requester_may_approve: bool,
+        alarms: Alarms | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -56,6 +58,7 @@ class ApprovalDesk:
         self._engine = engine
         self._overrides = overrides
         self._requester_may_approve = requester_may_approve
+        self._alarms = alarms or Alarms()
         self._finishing = Finishing()
         # No question that is asked while the look-up sleeps expires before it is over.
         self._longest = min(LONGEST_SLEEP, limits.approval_expiry.total_seconds())
@@ -120,6 +123,7 @@ class ApprovalDesk:
             try:
                 pause = await self._expire_due()
             except TyrumError as error:
+                self._alarms.noticed(error)
                 log.warning("expiry_failed", reason=error.public, **error.context)
                 pause = _PAUSE
             except Exception:
@@ -150,6 +154,7 @@ class ApprovalDesk:
                 close(approval, Outcome.EXPIRED, self._clock.now(), "nobody answered in time")
             )
         except TyrumError as error:
+            self._alarms.noticed(error)
             # Not raised: it would cancel its neighbours between their commits and the wake-ups after them.
             log.warning("expiry_failed", reason=error.public, **error.context)
             return False

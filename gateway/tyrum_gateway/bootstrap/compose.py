@@ -160,6 +160,7 @@ def compose(
             overrides=overrides,
             limits=limits,
             requester_may_approve=settings.requester_may_approve,
+            alarms=alarms,
         ),
         overrides=overrides,
         ids=ids,

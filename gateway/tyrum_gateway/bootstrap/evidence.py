@@ -23,6 +23,30 @@ GATEWAY = "gateway"
 """Subject of rows about the gateway itself."""
 
 
+def require_database(database: Path, directory: Path, heads: Path | None) -> None:
+    """Refuse to begin a new database where heads were signed over another one: it was lost, or not mounted.
+
+    Args:
+        database: The file that a start would create.
+        directory: Where the key is, and the heads unless configured elsewhere.
+        heads: Where they are then.
+
+    Raises:
+        StateUnusable: There are heads and no database. Nothing was made.
+    """
+    place = heads or directory / "heads.jsonl"
+    if (database.exists() and database.stat().st_size) or not place.exists():
+        return
+    last = HeadsFile(place).last()
+    if last is not None:
+        raise StateUnusable(
+            f"the database `{database}` is missing, and `{place}` has a head over its audit row "
+            f"{last.sequence}: restore the newest database, or move the heads away knowingly, "
+            "see docs/guides/audit.md",
+            sequence=str(last.sequence),
+        )
+
+
 class Anchor:
     """The place of the heads and the key, as one."""
 

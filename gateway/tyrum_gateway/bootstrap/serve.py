@@ -16,7 +16,7 @@ from tyrum_gateway.app.identity import new_token
 from tyrum_gateway.app.runs import RunDesk
 from tyrum_gateway.bootstrap import collector
 from tyrum_gateway.bootstrap.compose import Composition, Seams, compose
-from tyrum_gateway.bootstrap.evidence import Anchor, recorded
+from tyrum_gateway.bootstrap.evidence import Anchor, recorded, require_database
 from tyrum_gateway.bootstrap.leaving import leave
 from tyrum_gateway.bootstrap.operations import operations
 from tyrum_gateway.bootstrap.state_directory import (
@@ -111,6 +111,7 @@ async def serve(
         tls = settings.listen.tls
         certificates = None if tls is None else CertificateFiles(tls)
         metrics = None if settings.listen.ops is None else Metrics()
+        require_database(directory.database, directory.audit, settings.audit_heads)
         store = await seams.open_store(directory.database)
         try:
             parts = compose(

@@ -7,7 +7,7 @@ import sys
 from enum import IntEnum
 
 from tyrum_gateway.cli.terminal import visible
-from tyrum_gateway.domain.errors import TABLE, TyrumError, translate
+from tyrum_gateway.domain.errors import TABLE, DiskFull, TyrumError, translate
 
 
 class ExitCode(IntEnum):
@@ -76,7 +76,8 @@ def from_reason(reason: str, message: str) -> Failure:
 def from_error(error: TyrumError) -> Failure:
     """Describe an error of the gateway itself."""
     row = translate(error)
-    return Failure(error.public, hint=_HINTS.get(row.reason, ""), code=ExitCode(row.exit_code))
+    hint = "" if isinstance(error, DiskFull) else _HINTS.get(row.reason, "")  # its message says what to do
+    return Failure(error.public, hint=hint, code=ExitCode(row.exit_code))
 
 
 def first_of(error: BaseException) -> BaseException:

@@ -1,6 +1,7 @@
 """`tyrum serve`: run the gateway until SIGTERM, Ctrl-C or the end of its terminal, then drain."""
 
 import asyncio
+import errno
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -66,9 +67,9 @@ def serve(
     try:
         asyncio.run(serve_gateway(settings, version=installed(), ready=ready))
     except (TyrumError, OSError) as error:
-        raise _told(error) from error
+        raise _told(error, directory) from error
     except BaseExceptionGroup as group:
-        raise _told(first_of(group)) from group
+        raise _told(first_of(group), directory) from group
 
 
 def config_invalid(count: int, path: Path) -> Failure:
@@ -77,10 +78,13 @@ def config_invalid(count: int, path: Path) -> Failure:
     return Failure(problems, hint=f"tyrum config validate {path}", code=ExitCode.CONFIG_INVALID)
 
 
-def _told(error: BaseException) -> BaseException:
+def _told(error: BaseException, directory: Path) -> BaseException:
     """Describe an error that ended the gateway; one that was not foreseen stays what it is."""
     if isinstance(error, TyrumError):
         return from_error(error)
+    if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        place = error.filename or directory
+        return Failure(f"cannot serve: no room is left on the disk of `{place}`: make room")
     return Failure(f"cannot serve: {error}") if isinstance(error, OSError) else error
 
 

@@ -4,9 +4,11 @@ Invariant: every connection has the settings below or is not used at all. Exactl
 writes and checkpoints; SQLite before 3.51.3 can lose a log that two connections write.
 """
 
+import os
 import sqlite3
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Final
 
 from tyrum_gateway.domain.errors import Damaged, DiskFull, StateUnusable
 
@@ -15,6 +17,9 @@ BUSY_MILLISECONDS = 5_000
 
 OLDEST_SQLITE = (3, 37, 0)
 """The first SQLite with strict tables."""
+
+_LOG_INDEX: Final = 32 * 1024
+"""Bytes of the smallest index that a log has."""
 
 _COMMON: Mapping[str, str | int] = {
     "journal_mode": "wal",
@@ -103,9 +108,20 @@ def failure(path: Path, error: sqlite3.Error) -> StateUnusable:
             "or move the file away to begin anew",
             file=str(path),
         )
-    if code is not None and code & 0xFF == sqlite3.SQLITE_FULL:
+    # Where the index of the log finds no room, SQLite speaks of an I/O error.
+    unwritten = code is not None and code & 0xFF in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}
+    if (code is not None and code & 0xFF == sqlite3.SQLITE_FULL) or (unwritten and _full(path)):
         return DiskFull(f"the disk of the database {path} is full: make room", file=str(path))
     return StateUnusable(f"the database {path} cannot be used: {error}", file=str(path))
+
+
+def _full(path: Path) -> bool:
+    """Tell whether the disk of a file has less room than the index of the log takes."""
+    try:
+        disk = os.statvfs(path.parent)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < _LOG_INDEX
 
 
 def _first_row(connection: sqlite3.Connection) -> Callable[[str], tuple[object, ...] | None]:

@@ -5,8 +5,13 @@ are on the disk.
 """
 
 import contextlib
+import errno
 import os
 from pathlib import Path
+from typing import Final
+
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""What the system says when a disk, or a user's share of it, is full."""
 
 
 def create(path: Path, content: bytes, mode: int) -> None:

@@ -4,14 +4,15 @@ Invariant: a database is migrated whole or not at all, an existing one only afte
 nothing is ever reset.
 """
 
+import contextlib
 import os
 import sqlite3
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tyrum_gateway.domain.errors import StateUnusable
+from tyrum_gateway.domain.errors import DiskFull, StateUnusable
 from tyrum_gateway.storage.connection import failure, open_writer
-from tyrum_gateway.storage.new_file import make_directory, sync_directory
+from tyrum_gateway.storage.new_file import NO_ROOM, make_directory, sync_directory
 
 VERSION = 4
 """Version of the tables in `tables`; the newest migration has this number."""
@@ -51,19 +52,33 @@ def back_up(connection: sqlite3.Connection, path: Path, version: int) -> Path:
     """Copy the database beside itself, readable by its owner only, and return the copy's path."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     copy = path.with_name(f"{path.name}.backup-{version}-{stamp}")
-    os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    target = sqlite3.connect(copy)
     try:
+        _copy(connection, copy)
+    except OSError as error:
+        copy.unlink(missing_ok=True)
+        raise _not_written(path, "backed up before its migration", error) from error
+    except BaseException:
+        copy.unlink(missing_ok=True)
+        raise
+    return copy
+
+
+def _copy(connection: sqlite3.Connection, copy: Path) -> None:
+    os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    with contextlib.closing(sqlite3.connect(copy)) as target:
         connection.backup(target)
-    finally:
-        target.close()
     descriptor = os.open(copy, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
     sync_directory(copy.parent)
-    return copy
+
+
+def _not_written(path: Path, what: str, error: OSError) -> StateUnusable:
+    if error.errno in NO_ROOM:
+        return DiskFull(f"the disk of the database {path} is full: make room", file=str(path))
+    return StateUnusable(f"the database {path} cannot be {what}: {error}", file=str(path))
 
 
 def _create(path: Path) -> None:
@@ -76,7 +91,7 @@ def _create(path: Path) -> None:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             sync_directory(path.parent)
     except OSError as error:
-        raise StateUnusable(f"the database {path} cannot be created: {error}", file=str(path)) from error
+        raise _not_written(path, "created", error) from error
 
 
 def _empty(connection: sqlite3.Connection) -> bool:

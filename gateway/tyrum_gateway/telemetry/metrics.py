@@ -229,18 +229,24 @@ class _Moment(Collector):
                 labels = (provider.name, provider.kind, lifecycle)
                 providers.add_metric(labels, float(lifecycle == provider.lifecycle))
         yield providers
-        active = GaugeMetricFamily(_ALARM_ACTIVE, "1 while an alarm keeps the gateway from being ready.", labels=_ALARM_LABELS)
-        met = CounterMetricFamily(_ALARMS, "How often the cause of an alarm was met.", labels=_ALARM_LABELS)
-        for alarm in now.alarms:
-            active.add_metric([alarm.name], float(alarm.active))
-            met.add_metric([alarm.name], alarm.count)
-        yield active
-        yield met
+        yield from _alarms(now.alarms)
         for name, meaning, value in (
             ("commits", "Writes that are durable.", now.commits),
             ("transactions", "Database transactions; writes that wait together share one.", now.transactions),
         ):
             yield CounterMetricFamily(f"tyrum_store_{name}", meaning, value=value)
+
+
+def _alarms(alarms: Iterable[AlarmNow]) -> Iterator[Metric]:
+    active = GaugeMetricFamily(
+        _ALARM_ACTIVE, "1 while an alarm keeps the gateway from being ready.", labels=_ALARM_LABELS
+    )
+    met = CounterMetricFamily(_ALARMS, "How often the cause of an alarm was met.", labels=_ALARM_LABELS)
+    for alarm in alarms:
+        active.add_metric([alarm.name], float(alarm.active))
+        met.add_metric([alarm.name], alarm.count)
+    yield active
+    yield met
 
 
 def _gauge(name: str, meaning: str, value: int) -> GaugeMetricFamily:

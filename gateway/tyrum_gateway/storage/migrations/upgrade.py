@@ -7,11 +7,11 @@ from alembic import command
 from alembic.config import Config
 from alembic.util.exc import CommandError
 from sqlalchemy import Connection, create_engine, event
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
-from tyrum_gateway.domain.errors import StateUnusable
-from tyrum_gateway.storage.connection import open_writer
+from tyrum_gateway.domain.errors import DiskFull, StateUnusable
+from tyrum_gateway.storage.connection import failure, open_writer
 
 
 def upgrade(path: Path) -> None:
@@ -34,6 +34,9 @@ def upgrade(path: Path) -> None:
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
     except (SQLAlchemyError, CommandError, sqlite3.Error) as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        if isinstance(cause, sqlite3.Error) and isinstance(full := failure(path, cause), DiskFull):
+            raise full from error
         raise StateUnusable(
             f"the database {path} could not be migrated: {error}; it was left as it was", file=str(path)
         ) from error

@@ -1,7 +1,7 @@
 """The step at which a checked target becomes a running command.
 
 Nothing of the provider reaches the command: exact environment, three descriptors, default signals, umask 022,
-no core files, its own session. Whatever fails, fails before the command executes.
+no core files, its own session, the first to be ended when memory runs out. Whatever fails, fails before the command executes.
 """
 
 import contextlib
@@ -73,17 +73,18 @@ def launch(order: Order, target: Target, stdio: tuple[int, int, int]) -> int:
             status = os.stat(path)  # noqa: PTH116 - pathlib is not loaded here
             if (status.st_dev, status.st_ino) != (target.device, target.inode):
                 raise FileNotFoundError(errno.ENOENT, "replaced")
-        if order.run_as is not None:
-            return _launch_as(order.run_as, path, order, stdio)
-        return os.posix_spawn(
-            path,
-            order.argv,
-            order.env,
-            file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(stdio)],
-            setsid=True,
-            setsigmask=(),
-            setsigdef=_CATCHABLE,
-        )
+        with linux.ended_first_without_memory():
+            if order.run_as is not None:
+                return _launch_as(order.run_as, path, order, stdio)
+            return os.posix_spawn(
+                path,
+                order.argv,
+                order.env,
+                file_actions=[(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(stdio)],
+                setsid=True,
+                setsigmask=(),
+                setsigdef=_CATCHABLE,
+            )
     except OSError as error:
         raise LaunchFailed(error.errno or 0) from error
     except ValueError as error:  # what the interpreter itself does not hand on to the kernel
