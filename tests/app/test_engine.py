@@ -1,8 +1,9 @@
 """The engine outlives whatever one conversation does to it."""
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from tests.storage.builders import message, new
 from tyrum_gateway.app import engine as engine_module
 from tyrum_gateway.app.agent import Agent, EngineLimits
+from tyrum_gateway.app.alarms import Alarm, Alarms
 from tyrum_gateway.app.engine import Engine
 from tyrum_gateway.app.streams import Streams
 from tyrum_gateway.app.watch import watch
@@ -123,6 +125,7 @@ async def working(
     *,
     model: Model | None = None,
     limits: EngineLimits = LIMITS,
+    alarms: Alarms | None = None,
 ) -> AsyncIterator[Engine]:
     """Run an engine."""
     agent = Agent("", model or Echo(), Bundle("default", ()), {})
@@ -133,6 +136,7 @@ async def working(
         ids=RandomIds(),
         streams=streams or Streams(),
         limits=limits,
+        alarms=alarms,
     )
     started, stopping = asyncio.Event(), asyncio.Event()
     running = asyncio.create_task(engine.run(started, stopping))
@@ -150,6 +154,37 @@ async def ended(store: SqliteStore, turn: TurnId) -> TurnState:
         while not (state := (await store.turn(turn)).turn.state).final:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     return state
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE turns SET state = 'nonsense' WHERE turn_id = ?",
+        "UPDATE turns SET created_at = 1 << 62 WHERE turn_id = ?",
+        "UPDATE events SET payload = '{' WHERE turn_id = ?",
+    ],
+    ids=["state", "time", "event"],
+)
+async def test_an_accepted_turn_whose_rows_are_damaged_ends_instead_of_being_retried(
+    tmp_path: Path, damage: str
+) -> None:
+    """It fails with the reason, the alarm is raised, and the conversation takes its next message."""
+    database, alarms = tmp_path / "tyrum.sqlite3", Alarms()
+    async with await SqliteStore.open(database) as store:
+        turn = (await store.accept(message())).turn
+        with closing(sqlite3.connect(database)) as other, other:
+            other.execute("DROP TRIGGER events_no_update")
+            assert other.execute(damage, (turn.turn_id,)).rowcount == 1
+        async with working(store, alarms=alarms), asyncio.timeout(PATIENCE):
+            while await store.unfinished():  # noqa: ASYNC110 - in the database
+                await asyncio.sleep(0.01)
+        with closing(sqlite3.connect(database)) as other:
+            state, reason = other.execute("SELECT state, reason FROM turns").fetchone()
+            last = other.execute("SELECT kind FROM events ORDER BY sequence DESC").fetchone()
+            audited = other.execute("SELECT kind FROM audit ORDER BY sequence DESC").fetchone()
+    assert (state, last, audited) == ("failed", ("turn_finished",), ("turn.ended",))
+    assert "damaged" in reason
+    assert alarms.active(Alarm.DATABASE_DAMAGED)
 
 
 async def test_a_conversation_that_cannot_be_read_holds_up_no_other_and_is_tried_again(

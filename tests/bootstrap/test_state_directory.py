@@ -10,6 +10,7 @@ import pytest
 
 from tyrum_gateway.bootstrap.state_directory import StateDirectory
 from tyrum_gateway.cli import doctor
+from tyrum_gateway.cli.finding import Result
 from tyrum_gateway.domain.errors import StateUnusable
 
 SOMEBODY = 12_345
@@ -89,12 +90,12 @@ def test_what_cannot_be_written_is_no_state_directory(own: Path) -> None:
     ]:
         with pytest.raises(StateUnusable, match=word):
             StateDirectory.prepare(path)
-        assert doctor.state_directory(path).result is doctor.Result.FAIL
+        assert doctor.state_directory(path).result is Result.FAIL
     closed.chmod(0o700)
     (closed / "gateway.lock").mkdir()
     with pytest.raises(StateUnusable, match="cannot open the lock"), StateDirectory.prepare(closed).locked():
         pass
-    assert doctor.state_directory(closed / "new").result is doctor.Result.OK
+    assert doctor.state_directory(closed / "new").result is Result.OK
 
 
 def test_links_in_a_circle_lead_nowhere(tmp_path: Path) -> None:

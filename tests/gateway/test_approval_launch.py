@@ -122,6 +122,11 @@ async def test_an_approval_does_not_stand_for_ever(place: Place, client: Client)
     assert superseded.outcome == event_pb2.APPROVAL_OUTCOME_SUPERSEDED
     assert superseded.approval_id == question.approvals[1]
     assert superseded.reason == "the approval was given too long ago"
+    listed = await client.approvals.GetApproval(
+        approval_pb2.GetApprovalRequest(approval_id=superseded.approval_id), metadata=client.metadata
+    )
+    assert listed.approval.outcome == event_pb2.APPROVAL_OUTCOME_SUPERSEDED
+    assert listed.approval.resolved_by == "operator"
     assert configs.count(place.gateway.state_dir, "second") == 0
     await client.resolve(again, approve=True)
     assert states(await ended(client, question)) == ["SUCCEEDED", "SUCCEEDED", "COMPLETED"]

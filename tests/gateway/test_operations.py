@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support import configs
 from tests.support.client import DEADLINE, Client, connected
 from tests.support.gateway import RunningGateway, serving
+from tyrum_gateway.app.alarms import MEANINGS, Alarm
 from tyrum_gateway.telemetry.metrics import Metrics
 
 LISTEN = 'listen: {ops: "127.0.0.1:0"}\n'
@@ -209,3 +210,26 @@ async def test_a_gateway_that_drains_is_not_ready(tmp_path: Path) -> None:
             await running.aclose()
     finally:
         gateway.kill()
+
+
+async def test_damage_raises_an_alarm_and_the_gateway_is_not_ready(tmp_path: Path) -> None:
+    """A row that cannot be read is DATA_LOSS, is counted and named by the probe; so are lost heads."""
+    with serving(tmp_path, configs.write(tmp_path, more=LISTEN)) as gateway:
+        async with connected(gateway) as client:
+            events = await client.turn("say")
+            conversation = events[0].conversation_id
+            with contextlib.closing(sqlite3.connect(gateway.state_dir / "tyrum.sqlite3")) as other, other:
+                other.execute("DROP TRIGGER events_no_update")
+                other.execute("UPDATE events SET payload = '{' WHERE sequence = 1")
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await client.events(conversation)
+        assert refused.value.code() is grpc.StatusCode.DATA_LOSS
+        assert await ask(gateway, "/readyz") == (503, MEANINGS[Alarm.DATABASE_DAMAGED] + "\n")
+        audit = gateway.state_dir / "audit"
+        audit.rename(gateway.state_dir / "elsewhere")
+        both = f"{MEANINGS[Alarm.DATABASE_DAMAGED]}\n{MEANINGS[Alarm.AUDIT_HEADS]}\n"
+        await becomes(gateway, (503, both))
+        counted = await samples(gateway)
+        assert counted["tyrum_alarms_total", ("database_damaged",)] >= 1
+        assert counted["tyrum_alarm_active", ("audit_heads",)] == 1
+        (gateway.state_dir / "elsewhere").rename(audit)

@@ -15,8 +15,9 @@ import pytest
 from tests.storage.builders import begin, call, end, finish, message, new, now, running
 from tests.support import toolchain
 from tyrum_gateway.app import audit_heads
+from tyrum_gateway.app.alarms import MEANINGS, Alarm, Alarms
 from tyrum_gateway.app.audit_heads import HeadKeeper
-from tyrum_gateway.bootstrap.evidence import Anchor
+from tyrum_gateway.bootstrap.evidence import Anchor, require_database
 from tyrum_gateway.bootstrap.system import SystemClock
 from tyrum_gateway.domain.audit import SignedHead, signed_bytes
 from tyrum_gateway.domain.audit_verify import Finding, Report
@@ -48,7 +49,7 @@ class Place:
     database: Path
     audit: Path
 
-    def keeper(self, heads: Path | None = None) -> HeadKeeper:
+    def keeper(self, heads: Path | None = None, alarms: Alarms | None = None) -> HeadKeeper:
         """Make the keeper of a gateway that starts."""
         anchor = Anchor(self.audit, heads)
         return HeadKeeper(
@@ -60,6 +61,7 @@ class Place:
             clock=SystemClock(),
             activity=lambda: self.store.statistics.commits,
             place=str(anchor.file.path),
+            alarms=alarms,
         )
 
     def verify(self, database: Path | None = None) -> Report:
@@ -228,6 +230,40 @@ async def test_a_start_on_an_older_database_is_refused(place: Place) -> None:
             assert str(anchor.file.path) in refused.value.public
             assert await store.audit.rows(0, 100) == rows, "nothing is written"
         copy.unlink()
+
+
+async def test_a_start_without_its_database_makes_none(place: Place) -> None:
+    """Where heads were signed, a database that is missing was lost or is not mounted: no new one is begun."""
+    await place.store.close()
+    place.database.unlink()
+    with pytest.raises(StateUnusable, match=r"is missing, and .* has a head over its audit row 6"):
+        require_database(place.database, place.audit, None)
+    assert not place.database.exists()
+    (place.audit / "heads.jsonl").rename(place.audit / "heads.jsonl.old")
+    require_database(place.database, place.audit, None)
+
+
+async def test_heads_that_are_taken_away_while_a_gateway_runs_raise_an_alarm(place: Place) -> None:
+    """Removed, replaced or cut short: no head is added, nothing is begun anew; put back, all goes on."""
+    alarms = Alarms()
+    keeper = place.keeper(alarms=alarms)
+    await keeper.check()
+    await place.store.record((AuditEntry("a.b", "kernel", "gateway", {}),), now())
+    assert await keeper.sign()
+    await keeper.look()
+    assert alarms.problems == []
+    away = place.audit.rename(place.audit.with_name("away"))
+    await keeper.look()
+    assert alarms.problems == [MEANINGS[Alarm.AUDIT_HEADS]]
+    await place.store.record((AuditEntry("a.b", "kernel", "gateway", {}),), now())
+    assert not await keeper.sign()
+    assert not place.audit.exists()
+    away.rename(place.audit)
+    assert await keeper.sign()
+    assert alarms.problems == []
+    (place.audit / "heads.jsonl").write_bytes(b"")
+    await keeper.look()
+    assert alarms.problems == [MEANINGS[Alarm.AUDIT_HEADS]]
 
 
 async def test_heads_that_were_moved_away_leave_a_row(place: Place) -> None:

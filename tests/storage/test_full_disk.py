@@ -13,6 +13,7 @@ from tests.storage.builders import held_writer, message, now, running, say
 from tests.support.small_disk import SmallDisk, mounted
 from tyrum_gateway.app import engine as engine_module
 from tyrum_gateway.app.agent import Agent, EngineLimits
+from tyrum_gateway.app.alarms import MEANINGS, Alarm, Alarms
 from tyrum_gateway.app.audit_heads import HeadKeeper
 from tyrum_gateway.app.engine import Engine
 from tyrum_gateway.app.streams import Streams
@@ -21,7 +22,7 @@ from tyrum_gateway.bootstrap.state_directory import StateDirectory
 from tyrum_gateway.bootstrap.system import RandomIds, SystemClock
 from tyrum_gateway.domain.audit import SignedHead
 from tyrum_gateway.domain.commit import AuditEntry, Commit, Committed
-from tyrum_gateway.domain.errors import StateUnusable, translate
+from tyrum_gateway.domain.errors import DiskFull, StateUnusable, translate
 from tyrum_gateway.domain.model import ModelEvent, Prompt, StepEnd, TextDelta
 from tyrum_gateway.domain.policy import Bundle
 from tyrum_gateway.domain.states import TurnState
@@ -92,7 +93,7 @@ async def test_a_turn_on_a_full_disk_stays_whole_and_goes_on_when_there_is_room(
     """Nothing of what does not fit is there, new messages are refused and told why; then all goes on."""
     monkeypatch.setattr(engine_module, "PAUSE", 0.05)
     database = small_disk.path / "state" / "tyrum.sqlite3"
-    model, streams, clock = Gated(), Streams(), SystemClock()
+    model, streams, clock, alarms = Gated(), Streams(), SystemClock(), Alarms()
     async with asyncio.timeout(PATIENCE), await Watched.open(database) as store:
         anchor = Anchor(small_disk.path / "state" / "audit", None)
         keeper = HeadKeeper(
@@ -114,6 +115,7 @@ async def test_a_turn_on_a_full_disk_stays_whole_and_goes_on_when_there_is_room(
             ids=RandomIds(),
             streams=streams,
             limits=LIMITS,
+            alarms=alarms,
         )
         started, stopping = asyncio.Event(), asyncio.Event()
         async with asyncio.TaskGroup() as group:
@@ -133,6 +135,7 @@ async def test_a_turn_on_a_full_disk_stays_whole_and_goes_on_when_there_is_room(
             while store.refused is None:  # noqa: ASYNC110 - the store tells nobody
                 await asyncio.sleep(0.01)
             assert str(database) in store.refused.public
+            assert not small_disk.mounted or alarms.problems == [MEANINGS[Alarm.DISK_FULL]]
             await keeper.sign()  # a last block may hold the head, or it is reported: nothing is raised
             assert await _stored(store, turn) == (before, events)
             small_disk.free()
@@ -174,6 +177,24 @@ async def test_a_gateway_that_starts_on_a_full_disk_says_so_and_starts_when_ther
     SigningKey.prepare(state.audit)
     async with await SqliteStore.open(state.database) as store:
         await store.record((AuditEntry("a.b", "kernel", "gateway", {}),), now())
+
+
+async def test_a_migration_on_a_full_disk_says_so_and_leaves_no_empty_backup(
+    small_disk: SmallDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was begun of the copy is removed, and the database is as it was."""
+    database = small_disk.path / "tyrum.sqlite3"
+    async with await SqliteStore.open(database):
+        pass
+    before = database.read_bytes()
+    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
+    small_disk.fill(database.with_name("copy"))
+    with pytest.raises(StateUnusable, match=r"full|cannot be") as refused:
+        await SqliteStore.open(database)
+    assert not small_disk.mounted or isinstance(refused.value, DiskFull)
+    small_disk.free()
+    assert [path.name for path in small_disk.path.iterdir() if "backup" in path.name] == []
+    assert database.read_bytes() == before
 
 
 async def test_a_disk_that_fills_up_within_a_transaction_is_named_as_the_reason(

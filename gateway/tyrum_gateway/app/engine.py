@@ -273,7 +273,7 @@ class Engine:
         await self.turns.apply(newest, Broken(reason))
 
     async def _abandon(self, conversation_id: ConversationId, error: Damaged) -> bool:
-        """End a turn whose own rows cannot be read; False when not even that can be stored.
+        """End a turn whose own rows cannot be read; False when not even that can ever be stored.
 
         The conversation is left alone then, until the next start: reading it again would not help.
         """
@@ -283,6 +283,9 @@ class Engine:
         except Damaged as worse:
             log.error("conversation_left_alone", conversation=conversation_id, reason=worse.public)  # noqa: TRY400
             return False
+        except StateUnusable as later:
+            log.error("store_failed", conversation=conversation_id, reason=later.public)  # noqa: TRY400
+            return True
         self.pasts.forget(conversation_id)
         self._streams.unannounced(conversation_id)
         self.approvals.changed()

@@ -36,6 +36,7 @@ from tyrum_gateway.cli.failure import ExitCode, Failure, from_reason
 from tyrum_gateway.cli.remote import CREDENTIALS, given, named_file
 from tyrum_gateway.cli.secure import ClientTls, client_tls
 from tyrum_gateway.cli.typed import listing, typed
+from tyrum_gateway.cli.wire import ReadingChannel, Unreadable, other_version
 
 DEADLINE = 15.0
 """Seconds that a unary call may take."""
@@ -224,18 +225,21 @@ async def connect(target: Target) -> AsyncIterator[Gateway]:
     """
     async with _channel(target) as channel:
         await _reach(channel, target)
+        stubs = ReadingChannel(channel).as_channel
         try:
             yield Gateway(
-                ChatServiceStub(channel),
-                ApprovalServiceStub(channel),
-                CatalogServiceStub(channel),
-                PolicyServiceStub(channel),
-                AuditServiceStub(channel),
-                RunServiceStub(channel),
-                IdentityServiceStub(channel),
-                HealthStub(channel),
+                ChatServiceStub(stubs),
+                ApprovalServiceStub(stubs),
+                CatalogServiceStub(stubs),
+                PolicyServiceStub(stubs),
+                AuditServiceStub(stubs),
+                RunServiceStub(stubs),
+                IdentityServiceStub(stubs),
+                HealthStub(stubs),
                 (("authorization", f"Bearer {target.token}"),),
             )
+        except Unreadable as error:
+            raise other_version(_announced_version(target)) from error
         except grpc.aio.AioRpcError as error:
             raise describe(error, target) from error
 
@@ -275,6 +279,8 @@ def _no_answer(target: Target) -> Unreachable:
 
 def describe(error: grpc.aio.AioRpcError, target: Target) -> Failure:
     """Turn an error of a call into a failure of the command."""
+    if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+        return other_version(_announced_version(target))
     if reason := reason_of(error):
         failure = from_reason(reason, _typed_wrong(error) or error.details() or reason)
         if reason == "RESOURCE_NOT_FOUND" and (command := listing()):
@@ -283,6 +289,11 @@ def describe(error: grpc.aio.AioRpcError, target: Target) -> Failure:
     if error.code() is grpc.StatusCode.UNAVAILABLE:
         return _no_answer(target)
     return Failure(f"the call failed: {error.code().name}: {error.details() or 'no details'}")
+
+
+def _announced_version(target: Target) -> str:
+    version = (announcement(target.state_dir) or {}).get("version") if target.announced else ""
+    return version if isinstance(version, str) else ""
 
 
 def reason_of(error: grpc.aio.AioRpcError) -> str:

@@ -11,14 +11,15 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tyrum_gateway.cli import doctor_storage
 from tyrum_gateway.cli.failure import ExitCode, Failure
+from tyrum_gateway.cli.finding import Finding, Result
 from tyrum_gateway.cli.options import Output, StateDir, sub_app
 from tyrum_gateway.cli.output import Format, counted, emit, say
 
@@ -31,24 +32,6 @@ app = sub_app("Check this machine and the running gateway.")
 
 _SQLITE = (3, 35, 0)
 _HEALTH_SECONDS = 5.0
-
-
-class Result(StrEnum):
-    """How a check ended."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAIL = "fail"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the report; `fix` is empty when nothing needs to be done."""
-
-    check: str
-    result: Result
-    detail: str
-    fix: str = ""
 
 
 @app.command()
@@ -91,6 +74,9 @@ def _findings(directory: Path, config: Path | None) -> Iterator[Finding]:
     yield _sqlite()
     yield _user()
     yield state_directory(directory)
+    if os.access(directory, os.R_OK | os.X_OK):
+        yield doctor_storage.database(directory)
+    yield doctor_storage.disk(directory)
     yield _token(directory)
     yield _sockets()
     yield from _configuration(config, directory)

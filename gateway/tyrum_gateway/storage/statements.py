@@ -146,6 +146,13 @@ RESOLVE_APPROVAL = compiled(
     )
 )
 
+SUPERSEDE_APPROVAL = compiled(
+    approvals.update()
+    .where(approvals.c.approval_id == bindparam("approval"), approvals.c.outcome == bindparam("approved"))
+    .values(outcome=bindparam("superseded"))
+)
+"""An approval that no longer fits what would run: who gave it, when and how stays."""
+
 OVERRIDE_IN_FORCE = compiled(
     select(overrides.c.override_id).where(
         overrides.c.override_id == bindparam("override"),

@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
+from tyrum_gateway.domain.errors import Damaged
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -16,5 +18,12 @@ def to_microseconds(moment: datetime) -> int:
 
 
 def from_microseconds(count: int) -> datetime:
-    """Read a moment."""
-    return _EPOCH + count * _MICROSECOND
+    """Read a moment.
+
+    Raises:
+        Damaged: No calendar has it.
+    """
+    try:
+        return _EPOCH + count * _MICROSECOND
+    except OverflowError as error:
+        raise Damaged(f"the database holds {count} as a time") from error

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
-from tyrum_gateway.domain.approval import Approval
+from tyrum_gateway.domain.approval import Approval, Outcome
 from tyrum_gateway.domain.canonical import digest
 from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Commit, Committed, Evidence
 from tyrum_gateway.domain.errors import (
@@ -23,7 +23,7 @@ from tyrum_gateway.domain.errors import (
     VersionConflict,
 )
 from tyrum_gateway.domain.ids import OverrideId
-from tyrum_gateway.domain.transcript import Event, Payload, ToolCallFinished, UserMessage
+from tyrum_gateway.domain.transcript import ApprovalResolved, Event, Payload, ToolCallFinished, UserMessage
 from tyrum_gateway.domain.turn import Turn
 from tyrum_gateway.storage import override_rows, rows, statements
 from tyrum_gateway.storage.codec import encode
@@ -119,6 +119,10 @@ def commit(transaction: Transaction, change: Commit) -> Committed:
         _require_in_force(transaction, override_id, at)
     for approval in change.resolved:
         _resolve(transaction, approval)
+    for event in change.events:
+        if isinstance(event, ApprovalResolved) and event.outcome is Outcome.SUPERSEDED:
+            replaced = {"approved": Outcome.APPROVED.value, "superseded": Outcome.SUPERSEDED.value}
+            transaction.run(statements.SUPERSEDE_APPROVAL, {"approval": event.approval_id, **replaced})
     for override in change.overrides:
         transaction.run(statements.INSERT_OVERRIDE, override_rows.values(override))
     transaction.insert(BINDINGS, [rows.binding_values(binding, change.at) for binding in change.bindings])

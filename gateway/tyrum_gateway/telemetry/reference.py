@@ -18,7 +18,13 @@ With `listen.ops` the gateway answers on loopback, over HTTP and without a token
 | `/metrics` | Prometheus' text format |
 
 It is ready while it serves clients, its database takes writes, every provider that an agent needs is
-admitted, and it does not drain.
+admitted, no alarm is active, and it does not drain. Alarms, which the log tells with their cause:
+
+| alarm | raised when | ends when |
+|---|---|---|
+| `database_damaged` | something stored cannot be read (`DATA_LOSS`) | the gateway is started on a restored database |
+| `disk_full` | a write was refused for want of room | there is room again |
+| `audit_heads` | a head cannot be signed, or `audit/` was taken away | a head could be signed again |
 
 Labels are names of the gateway's own: states, outcomes, methods, providers as configured. No label holds an
 id, or text of a user, a model or a command. Seconds are histograms. Counters begin at zero with each start.

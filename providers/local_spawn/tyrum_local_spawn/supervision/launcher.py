@@ -1,7 +1,8 @@
 """The step at which a checked target becomes a running command.
 
 Nothing of the provider reaches the command: exact environment, three descriptors, default signals, umask 022,
-no core files, its own session, the first to be ended when memory runs out. Whatever fails, fails before the command executes.
+no core files, its own session, the first to be ended when memory runs out. Whatever fails, fails before the
+command executes.
 """
 
 import contextlib
