@@ -22,9 +22,9 @@ admitted, no alarm is active, and it does not drain. Alarms, which the log tells
 
 | alarm | raised when | ends when |
 |---|---|---|
-| `database_damaged` | something stored cannot be read (`DATA_LOSS`) | the gateway is started on a restored database |
+| `database_damaged` | something stored cannot be read (`DATA_LOSS`) | a restored database is started on |
 | `disk_full` | a write was refused for want of room | there is room again |
-| `audit_heads` | a head cannot be signed, or `audit/` was taken away | a head could be signed again |
+| `audit_heads` | a head cannot be signed, or the file of heads was taken away | a head could be signed again |
 
 Labels are names of the gateway's own: states, outcomes, methods, providers as configured. No label holds an
 id, or text of a user, a model or a command. Seconds are histograms. Counters begin at zero with each start.
