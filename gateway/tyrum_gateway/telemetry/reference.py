@@ -24,7 +24,7 @@ admitted, no alarm is active, and it does not drain. Alarms, which the log tells
 |---|---|---|
 | `database_damaged` | something stored cannot be read (`DATA_LOSS`) | a restored database is started on |
 | `disk_full` | a write was refused for want of room | there is room again |
-| `audit_heads` | a head cannot be signed, or the file of heads was taken away | a head could be signed again |
+| `audit_heads` | a head cannot be signed, or its file was taken away | a head could be signed again |
 
 Labels are names of the gateway's own: states, outcomes, methods, providers as configured. No label holds an
 id, or text of a user, a model or a command. Seconds are histograms. Counters begin at zero with each start.
