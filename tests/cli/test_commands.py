@@ -409,7 +409,7 @@ def test_help_is_quick_and_imports_nothing_heavy() -> None:
     assert run.returncode == 0, run.stderr
     mistyped = subprocess.run([str(TYRUM), "aproval"], capture_output=True, text=True, check=False)
     assert mistyped.returncode == 2
-    assert "Did you mean 'approvals'?\nhint: tyrum --help" in mistyped.stderr
+    assert f"Did you mean 'approvals'?\nhint: {TYRUM} --help" in mistyped.stderr
 
 
 def test_the_reference_page_is_current() -> None:

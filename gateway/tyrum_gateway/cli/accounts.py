@@ -32,9 +32,9 @@ from tyrum_gateway.cli.output import (
     moment,
     note,
     say,
-    table,
 )
 from tyrum_gateway.cli.streams import Unwritten
+from tyrum_gateway.cli.tables import Column, table, when
 
 __all__ = [
     "Order", "create", "disable", "find", "issue", "list_principals", "list_tokens", "revoke", "set_roles",
@@ -42,6 +42,21 @@ __all__ = [
 ]  # fmt: skip
 
 _PAGE = 200
+_PRINCIPAL = (
+    Column("NAME"),
+    Column("ROLES", least=16),
+    Column("CREATED", leaves=1),
+    Column("STATE"),
+    Column("ID", leaves=2),
+)
+_TOKEN = (
+    Column("TOKEN"),
+    Column("LABEL", least=12),
+    Column("PRINCIPAL"),
+    Column("CREATED", leaves=2),
+    Column("EXPIRES"),
+    Column("REVOKED", leaves=1),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +91,11 @@ async def whoami(target: Target, output: Format) -> None:
     )
 
 
-async def list_principals(target: Target, output: Format, *, every: bool) -> None:
+async def list_principals(target: Target, output: Format, *, every: bool, wide: bool) -> None:
     """Print principals, oldest first."""
     async with connect(target) as gateway:
         found = await _all_principals(gateway, every=every)
-    _principals(found, output)
+    _principals(found, output, wide=wide)
 
 
 async def _all_principals(gateway: Gateway, *, every: bool) -> list[Principal]:
@@ -179,7 +194,7 @@ def _issued(answer: IssueTokenResponse, order: Order, output: Format) -> None:
         note(f"{until}; it is in `{order.save}`")
 
 
-async def list_tokens(target: Target, name: str, output: Format, *, every: bool) -> None:
+async def list_tokens(target: Target, name: str, output: Format, *, every: bool, wide: bool) -> None:
     """Print tokens by id."""
     found: list[Token] = []
     async with connect(target) as gateway:
@@ -198,7 +213,7 @@ async def list_tokens(target: Target, name: str, output: Format, *, every: bool)
         item.principal_id: item.name + (" (disabled)" if item.HasField("disabled_at") else "")
         for item in principals
     }
-    _tokens(found, output, names)
+    _tokens(found, output, names, wide=wide)
 
 
 async def revoke(target: Target, token_id: str, output: Format) -> None:
@@ -236,7 +251,7 @@ def _principal(principal: Principal, output: Format) -> None:
         emit(as_json(principal), output)
 
 
-def _principals(found: Sequence[Principal], output: Format) -> None:
+def _principals(found: Sequence[Principal], output: Format, *, wide: bool = False) -> None:
     if output is not Format.TEXT:
         emit_all(found, output)
         return
@@ -244,16 +259,16 @@ def _principals(found: Sequence[Principal], output: Format) -> None:
         (
             item.name,
             _roles(item) or "none",
-            moment(item.created_at),
+            when(item.created_at),
             f"disabled {moment(item.disabled_at)}" if item.HasField("disabled_at") else "active",
             item.principal_id,
         )
         for item in found
     ]
-    table(("NAME", "ROLES", "CREATED", "STATE", "ID"), rows)
+    table(_PRINCIPAL, rows, wide=wide)
 
 
-def _tokens(found: Sequence[Token], output: Format, names: Mapping[str, str]) -> None:
+def _tokens(found: Sequence[Token], output: Format, names: Mapping[str, str], *, wide: bool = False) -> None:
     """Print tokens; a principal whose name is not known is shown by its id."""
     if output is not Format.TEXT:
         emit_all(found, output)
@@ -266,10 +281,10 @@ def _tokens(found: Sequence[Token], output: Format, names: Mapping[str, str]) ->
             item.token_id,
             item.label or "operator's token file",
             names.get(item.principal_id, item.principal_id),
-            moment(item.created_at),
-            moment(item.expires_at) or "never",
-            moment(item.revoked_at) or "no",
+            when(item.created_at),
+            when(item.expires_at, never="never"),
+            when(item.revoked_at, never="no"),
         )
         for item in found
     ]
-    table(("TOKEN", "LABEL", "PRINCIPAL", "CREATED", "EXPIRES", "REVOKED"), rows)
+    table(_TOKEN, rows, wide=wide)

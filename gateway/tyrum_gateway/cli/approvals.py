@@ -8,6 +8,7 @@ import typer
 from tyrum_gateway.cli.failure import ExitCode, Failure
 from tyrum_gateway.cli.options import Address, Output, StateDir, sub_app
 from tyrum_gateway.cli.output import Format
+from tyrum_gateway.cli.tables import Wide
 
 app = sub_app("Answer what waits for a human.")
 
@@ -16,10 +17,12 @@ ApprovalArgument = Annotated[str, typer.Argument(metavar="APPROVAL", help="Id, s
 
 @app.command("list")
 def list_approvals(
+    *,
     every: Annotated[bool, typer.Option("--all", help="Show resolved approvals too.")] = False,
     conversation: Annotated[
         str, typer.Option("--conversation", "-c", metavar="ID", help="Only those of one conversation.")
     ] = "",
+    wide: Wide = False,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
@@ -27,7 +30,8 @@ def list_approvals(
     """List approvals that wait, oldest first."""
     from tyrum_gateway.cli import inbox  # noqa: PLC0415 - imports grpc
 
-    asyncio.run(inbox.list_approvals(inbox.find(state_dir, address), conversation, output, resolved=every))
+    target = inbox.find(state_dir, address)
+    asyncio.run(inbox.list_approvals(target, conversation, output, resolved=every, wide=wide))
 
 
 @app.command()

@@ -9,6 +9,7 @@ import typer
 from tyrum_gateway.cli.audit_kind import require_known
 from tyrum_gateway.cli.options import Address, Output, StateDir, after, sub_app
 from tyrum_gateway.cli.output import Format
+from tyrum_gateway.cli.tables import Wide
 
 app = sub_app("Read, export and verify the audit log.")
 
@@ -32,6 +33,7 @@ def list_rows(
     ] = "",
     after: After = 0,
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Show at most this many.")] = 50,
+    wide: Wide = False,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
@@ -44,7 +46,7 @@ def list_rows(
     from tyrum_gateway.cli import audit_log  # noqa: PLC0415 - imports grpc
 
     chosen = audit_log.Chosen(subject=subject, kind_prefix=kind, actor=actor, after=after, limit=limit)
-    asyncio.run(audit_log.list_rows(audit_log.find(state_dir, address), chosen, output))
+    asyncio.run(audit_log.list_rows(audit_log.find(state_dir, address), chosen, output, wide=wide))
 
 
 @app.command()

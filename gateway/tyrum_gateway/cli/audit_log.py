@@ -16,12 +16,21 @@ from tyrum.audit.v1.audit_pb2 import (
 )
 from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find
 from tyrum_gateway.cli.destination import destination
-from tyrum_gateway.cli.output import Format, as_json, counted, emit_all, more, note, table
+from tyrum_gateway.cli.output import Format, as_json, counted, emit_all, more, note
+from tyrum_gateway.cli.tables import Cell, Column, table
 from tyrum_gateway.cli.terminal import shortened
 
 __all__ = ["Chosen", "Files", "export", "find", "heads", "list_rows", "rows"]
 
 _PAGE = 500
+_COLUMNS = (
+    Column("ROW"),
+    Column("WHEN", leaves=1),
+    Column("KIND"),
+    Column("ACTOR", leaves=2),
+    Column("SUBJECT"),
+    Column("DETAILS", leaves=3, least=30),
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -46,7 +55,7 @@ class Files:
     key: Path | None
 
 
-async def list_rows(target: Target, chosen: Chosen, output: Format) -> None:
+async def list_rows(target: Target, chosen: Chosen, output: Format, *, wide: bool) -> None:
     """Print rows, oldest first."""
     found: list[AuditRow] = []
     names: dict[str, str] = {}
@@ -79,18 +88,18 @@ async def list_rows(target: Target, chosen: Chosen, output: Format) -> None:
     elif not found:
         note("there are no such rows")
     else:
-        _print(found, names)
+        _print(found, names, wide=wide)
     if token:
         note(more("older rows" if newest_first else "later rows", chosen.limit))
 
 
-def _print(found: list[AuditRow], names: Mapping[str, str]) -> None:
+def _print(found: list[AuditRow], names: Mapping[str, str], *, wide: bool) -> None:
     table(
-        ("ROW", "WHEN", "KIND", "ACTOR", "SUBJECT", "DETAILS"),
+        _COLUMNS,
         [
             (
                 str(row.sequence),
-                when(row.at),
+                Cell(when(row.at), when(row.at)[11:]),
                 row.kind,
                 names.get(row.actor, row.actor),
                 row.subject,
@@ -98,6 +107,7 @@ def _print(found: list[AuditRow], names: Mapping[str, str]) -> None:
             )
             for row in found
         ],
+        wide=wide,
     )
 
 

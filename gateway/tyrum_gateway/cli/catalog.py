@@ -26,12 +26,13 @@ from tyrum_gateway.cli.output import (
     fields,
     heading,
     note,
-    say,
-    table,
+    prose,
 )
+from tyrum_gateway.cli.tables import Column, table
 
 __all__ = ["explain", "find", "list_providers", "provider", "providers"]
 
+_STAGE = ("STAGE", "RESULT", Column("FOUND", wraps=True))
 STATES = ("installed", "configured", "ready", "healthy", "capable", "degraded")
 
 
@@ -50,7 +51,7 @@ async def provider(gateway: Gateway, name: str) -> GetProviderResponse:
     )
 
 
-async def list_providers(target: Target, output: Format) -> None:
+async def list_providers(target: Target, output: Format, *, wide: bool) -> None:
     """Print every configured provider."""
     async with connect(target) as gateway:
         found = await providers(gateway)
@@ -66,12 +67,16 @@ async def list_providers(target: Target, output: Format) -> None:
         rows.append(
             (item.name, item.kind, lifecycle(item), *(values.get(state, "unknown") for state in STATES))
         )
-    table(("NAME", "KIND", "LIFECYCLE", *(state.upper() for state in STATES)), rows)
+    columns = (
+        Column(name.upper(), leaves=leaves)
+        for name, leaves in zip(STATES, range(len(STATES), 0, -1), strict=True)
+    )
+    table(("NAME", "KIND", "LIFECYCLE", *columns), rows, wide=wide)
     for item in found:
         if item.reason:
-            say(f"{item.name}: {item.reason}")
+            prose(f"{item.name}: {item.reason}")
         for problem in item.profile_problems:
-            say(f"{item.name}: {problem}")
+            prose(f"{item.name}: {problem}")
 
 
 async def explain(target: Target, name: str, output: Format) -> None:
@@ -105,26 +110,26 @@ def _show(response: GetProviderResponse) -> None:
         ]
     )
     for problem in item.profile_problems:
-        say(f"warning: {problem}")
+        prose(f"warning: {problem}")
     heading("States")
     states = [(state.state, value_word(state.value), state.reason) for state in item.states]
-    table(("STATE", "VALUE", "WHY"), states)
+    table(("STATE", "VALUE", Column("WHY", wraps=True)), states)
     heading("Admission")
     stages = [
         (stage.stage, "passed" if stage.passed else "FAILED", stage.detail) for stage in response.stages
     ]
-    table(("STAGE", "RESULT", "FOUND"), stages)
+    table(_STAGE, stages)
     for title, lines in (("Claims", response.claims), ("Notes", response.notes), ("Log", response.log)):
         if lines:
             heading(title)
             for line in lines:
-                say(f"  {line}")
+                prose(f"  {line}", indentation=4)
 
 
 def show_stages(stages: Iterable[AdmissionStage]) -> None:
     """Print what admission checked and found."""
     rows = [(stage.stage, "passed" if stage.passed else "FAILED", stage.detail) for stage in stages]
-    table(("STAGE", "RESULT", "FOUND"), rows)
+    table(_STAGE, rows)
 
 
 def lifecycle(item: Provider) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from tyrum_gateway.cli.options import Address, Output, StateDir, after, sub_app
 from tyrum_gateway.cli.output import Format
+from tyrum_gateway.cli.tables import Wide
 
 app = sub_app("Read, export, watch and cancel conversations.")
 
@@ -17,6 +18,8 @@ ConversationArgument = Annotated[str, typer.Argument(metavar="CONVERSATION", hel
 @app.command("list")
 def list_conversations(
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="Show at most this many.")] = 50,
+    *,
+    wide: Wide = False,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
@@ -24,7 +27,8 @@ def list_conversations(
     """List conversations, newest first."""
     from tyrum_gateway.cli import transcript  # noqa: PLC0415 - imports grpc
 
-    asyncio.run(transcript.list_conversations(transcript.find(state_dir, address), limit, output))
+    target = transcript.find(state_dir, address)
+    asyncio.run(transcript.list_conversations(target, limit, output, wide=wide))
 
 
 @app.command()

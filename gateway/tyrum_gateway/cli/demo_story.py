@@ -15,10 +15,11 @@ from tyrum_gateway.cli.catalog import STATES, lifecycle, providers, show_stages,
 from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect
 from tyrum_gateway.cli.demo_gateway import DemoGateway, demo_gateway
 from tyrum_gateway.cli.failure import Failure
-from tyrum_gateway.cli.output import heading, say, table
+from tyrum_gateway.cli.output import heading, say
 from tyrum_gateway.cli.projection import Asked, TurnView
 from tyrum_gateway.cli.screen import Screen
 from tyrum_gateway.cli.stream_items import items
+from tyrum_gateway.cli.tables import Column, table
 from tyrum_gateway.cli.transcript import events
 
 _TURN_SECONDS = 15.0
@@ -156,7 +157,10 @@ async def _admission(gateway: Gateway) -> None:
         say(f"{item.name}: {build}, {item.contract}, {lifecycle(item)}")
         show_stages(response.stages)
         say("")
-        table(("STATE", "VALUE", "WHY"), [(s.state, value_word(s.value), s.reason) for s in item.states])
+        table(
+            ("STATE", "VALUE", Column("WHY", wraps=True)),
+            [(s.state, value_word(s.value), s.reason) for s in item.states],
+        )
         verify(item.lifecycle == PROVIDER_LIFECYCLE_ADMITTED, f"it was not admitted: {item.reason}")
         verify(tuple(state.state for state in item.states) == STATES, "the six states are not complete")
         values = {state.state: value_word(state.value) for state in item.states}

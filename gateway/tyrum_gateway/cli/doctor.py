@@ -21,7 +21,7 @@ from tyrum_gateway.cli import doctor_storage
 from tyrum_gateway.cli.failure import ExitCode, Failure
 from tyrum_gateway.cli.finding import Finding, Result
 from tyrum_gateway.cli.options import Output, StateDir, sub_app
-from tyrum_gateway.cli.output import Format, counted, emit, say
+from tyrum_gateway.cli.output import Format, counted, emit, prose
 
 if TYPE_CHECKING:
     from tyrum.catalog.v1.catalog_pb2 import GetProviderResponse
@@ -64,9 +64,9 @@ def _print(finding: Finding, output: Format) -> None:
     if output is Format.JSONL:
         emit(asdict(finding), output)
         return
-    say(f"{finding.result:<4}  {finding.check}: {finding.detail}")
+    prose(f"{finding.result:<4}  {finding.check}: {finding.detail}", indentation=6)
     if finding.fix:
-        say(f"      fix: {finding.fix}")
+        prose(f"      fix: {finding.fix}", indentation=8)
 
 
 def _findings(directory: Path, config: Path | None) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ Invariant: errors of the gateway keep the exit code of the one error table in `d
 import sys
 from enum import IntEnum
 
+from tyrum_gateway.cli.prose import told
 from tyrum_gateway.cli.terminal import visible
 from tyrum_gateway.domain.errors import TABLE, DiskFull, TyrumError, translate
 
@@ -89,6 +90,6 @@ def first_of(error: BaseException) -> BaseException:
 
 def report(failure: Failure) -> None:
     """Print `error:` and `hint:` lines to stderr."""
-    print(f"error: {visible(failure.message)}", file=sys.stderr)
+    print(told(f"error: {visible(failure.message)}", sys.stderr), file=sys.stderr)
     if failure.hint:
-        print(f"hint: {visible(failure.hint)}", file=sys.stderr)
+        print(told(f"hint: {visible(failure.hint)}", sys.stderr), file=sys.stderr)

@@ -27,9 +27,10 @@ from tyrum_gateway.cli.approval_client import (
 )
 from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find, flags, reason_of
 from tyrum_gateway.cli.failure import ExitCode, Failure, from_reason
-from tyrum_gateway.cli.output import Format, as_json, emit, emit_all, interactive, moment, note, say, table
+from tyrum_gateway.cli.output import Format, as_json, emit, emit_all, interactive, moment, note, say
 from tyrum_gateway.cli.question import confirmed
 from tyrum_gateway.cli.reconnect import resilient
+from tyrum_gateway.cli.tables import Cell, Column, table, when
 from tyrum_gateway.cli.terminal import shortened
 
 if TYPE_CHECKING:
@@ -38,10 +39,29 @@ if TYPE_CHECKING:
 __all__ = ["approve", "deny", "find", "list_approvals", "show_approval", "watch"]
 
 _WIDTH = 80
+_WAITING = (
+    Column("APPROVAL"),
+    Column("STATE", leaves=3),
+    Column("FOR", leaves=2),
+    Column("EXPIRES", leaves=1),
+    Column("WHAT", least=30),
+)
+_ALL = (
+    Column("APPROVAL"),
+    Column("STATE"),
+    Column("FOR", leaves=2),
+    Column("EXPIRES", leaves=5),
+    Column("RESOLVED", leaves=4),
+    Column("BY", leaves=1),
+    Column("REASON", leaves=3),
+    Column("WHAT", least=30),
+)
 _ALWAYS = "Approve this, and calls like it without asking from now on?"
 
 
-async def list_approvals(target: Target, conversation_id: str, output: Format, *, resolved: bool) -> None:
+async def list_approvals(
+    target: Target, conversation_id: str, output: Format, *, resolved: bool, wide: bool
+) -> None:
     """Print the approvals that wait, or all of them."""
     async with connect(target) as gateway:
         found = await every(gateway, resolved=resolved, conversation_id=conversation_id)
@@ -53,16 +73,17 @@ async def list_approvals(target: Target, conversation_id: str, output: Format, *
         return
     if resolved:
         table(
-            ("APPROVAL", "STATE", "FOR", "EXPIRES", "RESOLVED", "BY", "REASON", "WHAT"),
-            [_row(item, moment(item.resolved_at), resolver(item), _shown(item.reason)) for item in found],
+            _ALL,
+            [_row(item, when(item.resolved_at), resolver(item), _shown(item.reason)) for item in found],
+            wide=wide,
         )
     else:
-        table(("APPROVAL", "STATE", "FOR", "EXPIRES", "WHAT"), [_row(item) for item in found])
+        table(_WAITING, [_row(item) for item in found], wide=wide)
 
 
-def _row(item: Approval, *resolution: str) -> tuple[str, ...]:
+def _row(item: Approval, *resolution: str | Cell) -> tuple[str | Cell, ...]:
     what = shortened(call_line(item), _WIDTH)
-    state, expires = outcome_word(item), moment(item.expires_at)
+    state, expires = outcome_word(item), when(item.expires_at)
     return (item.approval_id, state, requester(item), expires, *resolution, what)
 
 

@@ -13,15 +13,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tyrum_gateway.cli.failure import Failure
+from tyrum_gateway.cli.prose import told, wrapped
 from tyrum_gateway.cli.terminal import visible, visible_line
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
     from google.protobuf.timestamp_pb2 import Timestamp
-
-
-_UNBOUNDED = 100_000
-"""Columns that no terminal has."""
 
 
 class Names(Protocol):
@@ -89,9 +86,14 @@ def say(text: str) -> None:
     print(visible(text), flush=True)
 
 
+def prose(text: str, *, indentation: int = 2) -> None:
+    """Print a sentence of ours, or one that a provider wrote, to stdout; what goes on below is indented."""
+    print(told(visible(text), sys.stdout, indentation=indentation), flush=True)
+
+
 def note(text: str) -> None:
     """Tell the user something that is not data."""
-    print(visible(text), file=sys.stderr, flush=True)
+    print(told(visible(text), sys.stderr), file=sys.stderr, flush=True)
 
 
 def more(what: str, limit: int) -> str:
@@ -126,36 +128,13 @@ def styled(text: str, style: str, end: str = "\n") -> None:
     sys.stdout.flush()
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under headers, aligned, one line a row: what is copied from a row is whole."""
-    cells = [[visible_line(cell) for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in [headers, *cells]) for column in range(len(headers))]
-    if on_terminal() and "NO_COLOR" not in os.environ:
-        from rich.console import Console  # noqa: PLC0415 - heavy, and only for terminals
-        from rich.table import Table  # noqa: PLC0415
-        from rich.text import Text  # noqa: PLC0415
-
-        grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for header in headers:
-            grid.add_column(header, overflow="fold")
-        for row in cells:
-            grid.add_row(*(Text(cell) for cell in row))
-        console = Console(highlight=False)
-        # A grid that does not fit would fold ids; a long line the terminal breaks by itself.
-        if console.measure(grid, options=console.options.update_width(_UNBOUNDED)).maximum <= console.width:
-            console.print(grid)
-            return
-    for row in [list(headers), *cells]:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    sys.stdout.flush()
-
-
 def fields(pairs: Iterable[tuple[str, str]]) -> None:
     """Print `name: value` lines, values aligned; pairs without a value are left out."""
     present = [(name, value) for name, value in pairs if value]
     width = max((len(name) for name, _ in present), default=0) + 1
     for name, value in present:
-        print(f"{name + ':':<{width}} {visible_line(value)}")
+        text = visible_line(value)
+        print(f"{name + ':':<{width}}", wrapped(text, width + 1, first=width + 1) if on_terminal() else text)
     sys.stdout.flush()
 
 

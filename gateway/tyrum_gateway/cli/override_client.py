@@ -4,14 +4,22 @@ import time
 
 from tyrum.policy.v1.policy_pb2 import ListOverridesRequest, Override, RevokeOverrideRequest
 from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find
-from tyrum_gateway.cli.output import Format, as_json, emit, emit_all, moment, note, say, table
+from tyrum_gateway.cli.output import Format, as_json, emit, emit_all, moment, note, say
+from tyrum_gateway.cli.tables import Column, table
 
 __all__ = ["find", "list_overrides", "revoke"]
 
 _PAGE = 200
+_COLUMNS = (
+    Column("OVERRIDE"),
+    Column("STATE", least=16),
+    Column("BY", leaves=1),
+    Column("AGENT", leaves=2),
+    Column("PERMITS", least=28),
+)
 
 
-async def list_overrides(target: Target, output: Format, *, ended: bool) -> None:
+async def list_overrides(target: Target, output: Format, *, ended: bool, wide: bool) -> None:
     """Print the overrides in force, or all of them."""
     async with connect(target) as gateway:
         found = await _every(gateway, ended=ended)
@@ -22,8 +30,9 @@ async def list_overrides(target: Target, output: Format, *, ended: bool) -> None
         note("nothing was permitted for good" if ended else "nothing is permitted for good")
         return
     table(
-        ("OVERRIDE", "STATE", "BY", "AGENT", "PERMITS"),
+        _COLUMNS,
         [(item.override_id, _state(item), item.created_by, item.agent, item.summary) for item in found],
+        wide=wide,
     )
 
 

@@ -7,6 +7,7 @@ import typer
 
 from tyrum_gateway.cli.options import Address, Output, StateDir, sub_app
 from tyrum_gateway.cli.output import Format
+from tyrum_gateway.cli.tables import Wide
 
 app = sub_app("List and revoke what humans permitted for good.")
 
@@ -14,6 +15,7 @@ app = sub_app("List and revoke what humans permitted for good.")
 @app.command("list")
 def list_overrides(
     every: Annotated[bool, typer.Option("--all", help="Show revoked and expired ones too.")] = False,
+    wide: Wide = False,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
@@ -22,7 +24,7 @@ def list_overrides(
     from tyrum_gateway.cli import override_client  # noqa: PLC0415 - imports grpc
 
     target = override_client.find(state_dir, address)
-    asyncio.run(override_client.list_overrides(target, output, ended=every))
+    asyncio.run(override_client.list_overrides(target, output, ended=every, wide=wide))
 
 
 @app.command()

@@ -11,6 +11,7 @@ from tyrum_gateway.cli.durations import duration
 from tyrum_gateway.cli.failure import ExitCode, Failure
 from tyrum_gateway.cli.options import Address, Output, StateDir, sub_app
 from tyrum_gateway.cli.output import Format
+from tyrum_gateway.cli.tables import Wide
 
 app = sub_app("Manage who may call: principals, roles, tokens.")
 tokens = sub_app("Issue, list and revoke tokens.")
@@ -39,6 +40,7 @@ Roles = Annotated[
 @app.command("list")
 def list_principals(
     every: Annotated[bool, typer.Option("--all", help="Show disabled ones too.")] = False,
+    wide: Wide = False,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
@@ -46,7 +48,7 @@ def list_principals(
     """List principals with their roles, oldest first."""
     from tyrum_gateway.cli import accounts  # noqa: PLC0415 - imports grpc
 
-    asyncio.run(accounts.list_principals(accounts.find(state_dir, address), output, every=every))
+    asyncio.run(accounts.list_principals(accounts.find(state_dir, address), output, every=every, wide=wide))
 
 
 @app.command()
@@ -142,7 +144,9 @@ def list_tokens(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="Name or id of a principal. Default: everybody.")
     ] = "",
+    *,
     every: Annotated[bool, typer.Option("--all", help="Show expired and revoked ones too.")] = False,
+    wide: Wide = False,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
@@ -150,7 +154,8 @@ def list_tokens(
     """List tokens by id, with what they are for and how long they work."""
     from tyrum_gateway.cli import accounts  # noqa: PLC0415 - imports grpc
 
-    asyncio.run(accounts.list_tokens(accounts.find(state_dir, address), name, output, every=every))
+    target = accounts.find(state_dir, address)
+    asyncio.run(accounts.list_tokens(target, name, output, every=every, wide=wide))
 
 
 @tokens.command()

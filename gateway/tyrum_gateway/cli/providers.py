@@ -7,16 +7,23 @@ import typer
 
 from tyrum_gateway.cli.options import Address, Output, StateDir, sub_app
 from tyrum_gateway.cli.output import Format
+from tyrum_gateway.cli.tables import Wide
 
 app = sub_app("Show providers, their states and why.")
 
 
 @app.command("list")
-def list_providers(state_dir: StateDir = None, address: Address = None, output: Output = Format.TEXT) -> None:
+def list_providers(
+    *,
+    wide: Wide = False,
+    state_dir: StateDir = None,
+    address: Address = None,
+    output: Output = Format.TEXT,
+) -> None:
     """List the configured providers with their six states."""
     from tyrum_gateway.cli import catalog  # noqa: PLC0415 - imports grpc
 
-    asyncio.run(catalog.list_providers(catalog.find(state_dir, address), output))
+    asyncio.run(catalog.list_providers(catalog.find(state_dir, address), output, wide=wide))
 
 
 @app.command()

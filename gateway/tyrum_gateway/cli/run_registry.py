@@ -36,15 +36,46 @@ from tyrum_gateway.cli.output import (
     named,
     note,
     say,
-    table,
 )
+from tyrum_gateway.cli.tables import Cell, Column, table, when
 from tyrum_gateway.cli.terminal import shortened, visible_line
 
 __all__ = ["Chosen", "export", "find", "list_runs", "show"]
 
 _PAGE = 200
 _WIDTH = 80
-_HEADERS = ("RUN", "ACCEPTED", "STATE", "WHO", "AGENT", "MODEL", "CALLS", "SECONDS", "TOKENS")
+_COLUMNS = (
+    Column("RUN"),
+    Column("ACCEPTED"),
+    Column("STATE"),
+    Column("WHO", leaves=2),
+    Column("AGENT", leaves=5),
+    Column("MODEL", leaves=4),
+    Column("CALLS", leaves=1),
+    Column("SECONDS"),
+    Column("TOKENS", leaves=3),
+)
+_CALL = (
+    Column("CALL"),
+    Column("STEP", leaves=3),
+    Column("TOOL", leaves=2),
+    Column("STATE"),
+    Column("RULE", leaves=4),
+    Column("PROVIDER", leaves=6),
+    Column("PROFILE", leaves=7),
+    Column("ARTIFACT", leaves=8),
+    Column("BYTES", leaves=5),
+    Column("WHAT", least=20),
+)
+_APPROVAL = (
+    Column("APPROVAL"),
+    Column("CALL", leaves=5),
+    Column("OUTCOME"),
+    Column("BY", leaves=1),
+    Column("METHOD", leaves=2),
+    Column("FROM", leaves=3),
+    Column("OVERRIDE", leaves=4),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +100,9 @@ class Chosen:
         return chosen
 
 
-async def list_runs(target: Target, chosen: Chosen, limit: int, output: Format, *, totals: bool) -> None:
+async def list_runs(
+    target: Target, chosen: Chosen, limit: int, output: Format, *, totals: bool, wide: bool
+) -> None:
     """Print at most `limit` runs, newest first; with `totals` text ends with their sums."""
     found: list[Run] = []
     token = ""
@@ -91,21 +124,21 @@ async def list_runs(target: Target, chosen: Chosen, limit: int, output: Format, 
     elif not found and not totals:
         note("there are no such runs")
     else:
-        table(_HEADERS, [_summary(run) for run in found])
+        table(_COLUMNS, [_brief(run) for run in found], wide=wide)
         if totals:
             say(_totals(found))
     if token:
         note(more("older runs", limit))
 
 
-async def show(target: Target, run_id: str, output: Format) -> None:
+async def show(target: Target, run_id: str, output: Format, *, wide: bool) -> None:
     """Print one run."""
     async with connect(target) as gateway:
         response = await gateway.runs.GetRun(
             GetRunRequest(run_id=run_id), metadata=gateway.metadata, timeout=DEADLINE
         )
     if output is Format.TEXT:
-        _show(response.run)
+        _show(response.run, wide=wide)
     else:
         emit(as_json(response.run), output)
 
@@ -158,7 +191,14 @@ def _summary(run: Run) -> tuple[str, ...]:
     )
 
 
-def _show(run: Run) -> None:
+def _brief(run: Run) -> tuple[str | Cell, ...]:
+    """Give what can be said briefly its shorter form."""
+    full = _summary(run)
+    state = Cell(_state(run), _state(run).removesuffix(" approval"))
+    return (full[0], when(run.created_at), state, *full[3:])
+
+
+def _show(run: Run, *, wide: bool) -> None:
     heading(run.run_id)
     waited = f", {_seconds(run.waited)} s of it waiting for a human" if run.waited.ToNanoseconds() else ""
     fields(
@@ -182,14 +222,16 @@ def _show(run: Run) -> None:
     if run.calls:
         heading("Calls")
         table(
-            ("CALL", "STEP", "TOOL", "STATE", "RULE", "PROVIDER", "PROFILE", "ARTIFACT", "BYTES", "WHAT"),
+            _CALL,
             [_call(call) for call in run.calls],
+            wide=wide,
         )
     if run.approvals:
         heading("Approvals")
         table(
-            ("APPROVAL", "CALL", "OUTCOME", "BY", "METHOD", "FROM", "OVERRIDE"),
+            _APPROVAL,
             [_approval(approval) for approval in run.approvals],
+            wide=wide,
         )
 
 

@@ -11,6 +11,7 @@ import typer
 
 from tyrum_gateway.cli.options import Address, Output, StateDir, sub_app
 from tyrum_gateway.cli.output import Format
+from tyrum_gateway.cli.tables import Wide
 
 app = sub_app("Show what ran, for whom and with what.")
 
@@ -69,6 +70,7 @@ def list_runs(
     totals: Annotated[
         bool, typer.Option("--totals", help="End text with the sums over the runs that are shown.")
     ] = False,
+    wide: Wide = False,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
@@ -78,12 +80,14 @@ def list_runs(
 
     chosen = registry.Chosen(conversation, principal, state, since, until)
     target = registry.find(state_dir, address)
-    asyncio.run(registry.list_runs(target, chosen, limit, output, totals=totals))
+    asyncio.run(registry.list_runs(target, chosen, limit, output, totals=totals, wide=wide))
 
 
 @app.command()
 def show(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Id, such as run_… or turn_….")],
+    *,
+    wide: Wide = False,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
@@ -91,7 +95,7 @@ def show(
     """Show one run: who asked, with what it ran, what was permitted and by whom, what it used."""
     from tyrum_gateway.cli import run_registry as registry  # noqa: PLC0415 - imports grpc
 
-    asyncio.run(registry.show(registry.find(state_dir, address), run, output))
+    asyncio.run(registry.show(registry.find(state_dir, address), run, output, wide=wide))
 
 
 @app.command()

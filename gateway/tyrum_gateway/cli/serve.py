@@ -10,7 +10,7 @@ import typer
 
 from tyrum_gateway.cli.failure import ExitCode, Failure, first_of, from_error
 from tyrum_gateway.cli.options import StateDir, sub_app
-from tyrum_gateway.cli.output import counted, note, say
+from tyrum_gateway.cli.output import counted, note, prose, say
 from tyrum_gateway.cli.streams import Unwritten, settle
 from tyrum_gateway.cli.version import installed
 from tyrum_gateway.domain.errors import TyrumError
@@ -106,5 +106,5 @@ def _greet(serving: "Serving", directory: Path, config: str) -> None:
     for name, lifecycle in serving.providers.items():
         say(f"  provider {name}: {lifecycle}")
     for warning in serving.warnings:
-        say(f"  warning: {warning}")
-    say(f"Talk to it: tyrum chat{state_dir_option(directory)}")
+        prose(f"  warning: {warning}", indentation=4)
+    prose(f"Talk to it: tyrum chat{state_dir_option(directory)}")

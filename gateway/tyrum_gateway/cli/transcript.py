@@ -26,21 +26,28 @@ from tyrum_gateway.cli.output import (
     named,
     note,
     say,
-    table,
 )
 from tyrum_gateway.cli.projection import TurnView
 from tyrum_gateway.cli.reconnect import resilient
 from tyrum_gateway.cli.screen import Screen
 from tyrum_gateway.cli.stream_items import items
+from tyrum_gateway.cli.tables import Column, table, when
 from tyrum_gateway.cli.terminal import shortened
 
 __all__ = ["cancel", "events", "find", "list_conversations", "show", "watch"]
 
 _PAGE = 200
+_COLUMNS = (
+    Column("CONVERSATION"),
+    Column("LAST EVENT"),
+    Column("WHO", leaves=2),
+    Column("EVENTS", leaves=1),
+    Column("TITLE", least=24),
+)
 _EVENT_PAGE = 500
 
 
-async def list_conversations(target: Target, limit: int, output: Format) -> None:
+async def list_conversations(target: Target, limit: int, output: Format, *, wide: bool) -> None:
     """Print at most `limit` conversations, newest first."""
     found: list[Conversation] = []
     token = ""
@@ -63,14 +70,14 @@ async def list_conversations(target: Target, limit: int, output: Format) -> None
         rows = [
             (
                 item.conversation_id,
-                moment(item.updated_at),
+                when(item.updated_at),
                 item.principal or item.principal_id,
                 str(item.last_sequence),
                 shortened(item.title, 60),
             )
             for item in found
         ]
-        table(("CONVERSATION", "LAST EVENT", "WHO", "EVENTS", "TITLE"), rows)
+        table(_COLUMNS, rows, wide=wide)
     if token:
         note(more("older conversations", limit))
 
