@@ -13,7 +13,11 @@ NAME = "bench.noop"
 class NoopTool:
     """Succeeds at once."""
 
-    schema = ToolSchema(NAME, "Does nothing.", {"type": "object", "additionalProperties": False})
+    schema = ToolSchema(
+        NAME,
+        "Does nothing.",
+        {"type": "object", "properties": {}, "required": [], "additionalProperties": False},
+    )
 
     def available(self) -> bool:
         """Always."""
