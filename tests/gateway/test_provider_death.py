@@ -39,8 +39,8 @@ scenarios:
     steps:
       - calls:
           - {tool: process.run, arguments: {argv: [bash, -c, "echo $$ >>ran; exec sleep 63"]}}
-      - expect: {contains: ["outcome unknown"]}
-        deltas: ["I do not know what became of it."]
+      - expect: {contains: ["the provider that ran it ended"]}
+        deltas: ["It was stopped, too."]
   - user: interrupted
     steps:
       - calls:
@@ -100,10 +100,10 @@ async def shown(client: Client) -> catalog_pb2.Provider:
     return answer.provider
 
 
-async def test_a_provider_killed_in_a_call_leaves_an_unknown_outcome_at_once(
+async def test_a_call_whose_provider_was_killed_is_settled_by_the_journal_of_the_next(
     gateway: RunningGateway,
 ) -> None:
-    """Settled by the death itself, the model told, the command dead, the provider back and in use."""
+    """Settled within seconds by what is on record, the command dead, the provider back and in use."""
     async with connected(gateway) as client:
         before = await shown(client)
         conversation, sequence, pid = await lingering(gateway, client, "linger", "ran")
@@ -116,8 +116,8 @@ async def test_a_provider_killed_in_a_call_leaves_an_unknown_outcome_at_once(
         took = time.monotonic() - killed
         assert took < SETTLED_WITHIN, f"settled after {took:.2f} s"
         (call,) = finished(settled)
-        assert call.state == event_pb2.CALL_STATE_OUTCOME_UNKNOWN
-        assert "do not repeat it" in call.content
+        assert call.state == event_pb2.CALL_STATE_FAILED, call.content
+        assert call.process.cause == "provider_gone"
         await client.until(conversation, "turn_finished")
         events = await client.events(conversation)
         assert events[-1].turn_finished.state == event_pb2.TURN_STATE_COMPLETED, "the model saw the outcome"

@@ -239,8 +239,8 @@ async def test_settle_elsewhere_is_refused(real: Bench) -> None:
     assert "dev.tyrum.elsewhere" in result.content
 
 
-async def test_death_of_the_provider_leaves_the_outcome_unknown(tmp_path: Path) -> None:
-    """When the provider is killed under a call, the call settles as unknown, long before it would end."""
+async def test_death_of_the_provider_is_settled_by_the_journal_of_the_next(tmp_path: Path) -> None:
+    """A call whose provider was killed was told as unknown although its end was on record."""
     async with running(spawner()) as host:
         place = bench(host, tmp_path)
         prepared = await place.shell("echo $$ > began; sleep 60")
@@ -250,14 +250,10 @@ async def test_death_of_the_provider_leaves_the_outcome_unknown(tmp_path: Path) 
         pid = host.status("chosen").pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
-        result = await asyncio.wait_for(call, 20)
-        assert result.state is CallState.OUTCOME_UNKNOWN
-        assert "do not repeat it blindly" in result.content
-
-        settled = await place.tool.settle(names)
-        assert settled.process is not None
-        assert settled.process.cause is EndCause.PROVIDER_GONE
-        assert settled.state is CallState.FAILED
+        result = await asyncio.wait_for(call, 30)
+        assert result.process is not None
+        assert (result.state, result.process.cause) == (CallState.FAILED, EndCause.PROVIDER_GONE)
+        assert host.status("chosen").generation > 1
 
     assert not place.tool.available()
     refused = await place.tool.execute(prepared, execution(prepared.candidate))

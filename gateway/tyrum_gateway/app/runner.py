@@ -288,8 +288,9 @@ class TurnRunner:
         ended = CallEnded(call.call_id, result.state, result.content, _process_ended(result.process))
         results = {call.call_id: result.process} if result.process else None
         progressed = await self._progress(turn, ended, results=results)
-        if result.state is not CallState.OUTCOME_UNKNOWN:
-            self._background(tool.release(execution))
+        unknown = result.state is CallState.OUTCOME_UNKNOWN
+        # What is settled without being known to have ended must not run on.
+        self._background(_end(tool, execution) if unknown else tool.release(execution))
         return progressed
 
     async def _asked_again(self, turn: Turn, call: Call, approved: Approval | None) -> TurnEvent:
@@ -329,13 +330,15 @@ class TurnRunner:
 
     async def stop(self, turn: Turn, call: Call) -> None:
         """End the process of a call whose turn was cancelled, then let the provider forget it."""
-        tool = self._tool(call)
-        execution = await self.execution_of(turn, call)
-        await tool.stop(execution)
-        await tool.release(execution)
+        await _end(self._tool(call), await self.execution_of(turn, call))
 
     async def _reload(self, turn: Turn) -> Turn:
         return (await self._store.turn(turn.turn_id)).turn
+
+
+async def _end(tool: Tool, execution: Execution) -> None:
+    await tool.stop(execution)
+    await tool.release(execution)
 
 
 def _readable(request: CallRequest) -> CallRequest:

@@ -12,6 +12,7 @@ from tyrum_gateway.app.approvals import ApprovalDesk
 from tyrum_gateway.app.chat import ChatDesk
 from tyrum_gateway.app.engine import Engine
 from tyrum_gateway.app.identity import Identity
+from tyrum_gateway.app.leftovers import Leftovers
 from tyrum_gateway.app.observer import Observer
 from tyrum_gateway.app.overrides import Overrides
 from tyrum_gateway.app.principals import PrincipalDesk
@@ -72,6 +73,7 @@ class Composition:
     overrides: Overrides
     ids: RandomIds
     alarms: Alarms
+    leftovers: Leftovers
     profiles: Mapping[str, tuple[str, ...]]
     """Provider name to the profiles that select it."""
 
@@ -111,12 +113,14 @@ def compose(
         version=version,
     )
     chosen = settings.agents["default"]
+    isolation = _isolation(settings, chosen, host)
+    tools = _tools(settings, chosen, isolation, vault)
     agent = Agent(
         instructions=chosen.instructions,
         model=seams.around_model(transport(settings.models[chosen.model], vault.reveal, version)),
         policy=together(settings.policies.get(DEPLOYMENT), settings.policies[chosen.policy]),
         tools={
-            **{name: seams.around_tool(tool) for name, tool in _tools(settings, chosen, host, vault).items()},
+            **{name: seams.around_tool(tool) for name, tool in tools.items()},
             **seams.tools,
         },
         name=chosen.name,
@@ -165,6 +169,7 @@ def compose(
         overrides=overrides,
         ids=ids,
         alarms=alarms,
+        leftovers=Leftovers(store, () if isolation is None else (isolation,)),
         profiles={
             provider: tuple(
                 f"isolation.{profile.name}"
@@ -205,12 +210,22 @@ class Vault:
         return value
 
 
-def _tools(settings: Settings, agent: AgentSettings, host: ProviderHost, vault: Vault) -> dict[str, Tool]:
-    """Without an isolation profile there are no process tools."""
+def _isolation(settings: Settings, agent: AgentSettings, host: ProviderHost) -> HostedIsolation | None:
     if agent.isolation_profile is None:
+        return None
+    profile = settings.isolation_profiles[agent.isolation_profile]
+    return HostedIsolation(
+        host, provider=profile.provider, profile=profile.name, required_claims=profile.required_claims
+    )
+
+
+def _tools(
+    settings: Settings, agent: AgentSettings, isolation: HostedIsolation | None, vault: Vault
+) -> dict[str, Tool]:
+    """Without an isolation profile there are no process tools."""
+    if agent.isolation_profile is None or isolation is None:
         return {}
     profile = settings.isolation_profiles[agent.isolation_profile]
-
     try:
         workspace = prepare_workspace(agent.workspace)
     except OSError as error:
@@ -221,9 +236,6 @@ def _tools(settings: Settings, agent: AgentSettings, host: ProviderHost, vault: 
         limits=RunLimits(profile.wall_time, profile.output_bytes, profile.kill_grace),
         required_claims=profile.required_claims,
         secrets=frozenset(agent.secrets),
-    )
-    isolation = HostedIsolation(
-        host, provider=profile.provider, profile=profile.name, required_claims=profile.required_claims
     )
     return {PROCESS_RUN: ProcessRunTool(run, isolation, vault.reveal)}
 

@@ -203,6 +203,7 @@ async def _run(
         group.create_task(parts.engine.run(started, stopping))
         expiry = group.create_task(parts.approvals.expire())
         anchoring = group.create_task(keeper.run())
+        leftovers = group.create_task(parts.leftovers.run())
         await started.wait()
         bound = await server.start()
         with announce(bound):
@@ -226,6 +227,7 @@ async def _run(
         await server.stop(0 if hurried.is_set() else GRACE_SECONDS)
         expiry.cancel()
         anchoring.cancel()
+        leftovers.cancel()
         stopping.set()
 
 

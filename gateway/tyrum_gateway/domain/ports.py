@@ -24,6 +24,8 @@ from tyrum_gateway.domain.ids import (
 from tyrum_gateway.domain.override import Override
 from tyrum_gateway.domain.past_turn import PastTurn
 from tyrum_gateway.domain.principal import Principal
+from tyrum_gateway.domain.states import CallState
+from tyrum_gateway.domain.tool import Execution
 from tyrum_gateway.domain.transcript import Event
 from tyrum_gateway.domain.turn import Turn
 
@@ -73,6 +75,51 @@ class BoundOperation:
 
     binding: Binding
     created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutedCall:
+    """A call that was begun: the names it executes under, and whether its outcome is committed."""
+
+    execution: Execution
+    state: CallState
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A run that a provider has a record of."""
+
+    operation_id: str
+    """As the provider tells it."""
+    running: bool
+
+
+class RunRecords(Protocol):
+    """What the provider of one profile has recorded of runs."""
+
+    async def admitted_again(self, seen: int) -> int:
+        """Return how often the provider has become admitted, as soon as that is more than `seen` times."""
+        ...
+
+    async def recorded(self) -> Sequence[RecordedRun]:
+        """List the runs that it has a record of.
+
+        Raises:
+            ProviderUnavailable: It cannot be asked now.
+        """
+        ...
+
+    def serves(self, execution: Execution) -> bool:
+        """Tell whether the operation is bound to the profile."""
+        ...
+
+    async def cancel(self, execution: Execution) -> None:
+        """End the command tree, best effort."""
+        ...
+
+    async def release(self, execution: Execution) -> None:
+        """Let it forget an ended run, best effort."""
+        ...
 
 
 class OverrideStore(Protocol):
@@ -229,6 +276,10 @@ class Store(Protocol):
         Raises:
             NotFound: There is no such binding.
         """
+        ...
+
+    async def executed(self, operation_id: str) -> ExecutedCall | None:
+        """Read the call that began an operation of a provider; None when no call did."""
         ...
 
     async def principal_by_token(self, token_sha256: str, now: datetime) -> Principal | None:

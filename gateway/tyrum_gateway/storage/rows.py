@@ -26,10 +26,11 @@ from tyrum_gateway.domain.ids import (
     TokenId,
     TurnId,
 )
-from tyrum_gateway.domain.ports import BoundOperation, TurnView
+from tyrum_gateway.domain.ports import BoundOperation, ExecutedCall, TurnView
 from tyrum_gateway.domain.principal import Account, Principal, Role, Token
 from tyrum_gateway.domain.process import StreamEvidence
 from tyrum_gateway.domain.states import CallState, TurnState
+from tyrum_gateway.domain.tool import Execution
 from tyrum_gateway.domain.transcript import Event
 from tyrum_gateway.domain.turn import Call, Turn
 from tyrum_gateway.storage.codec import decode
@@ -237,6 +238,19 @@ def bound_operation(row: sqlite3.Row) -> BoundOperation:
     )
     binding = Binding(BindingId(row["binding_id"]), OperationId(row["operation_id"]), candidate)
     return BoundOperation(binding, from_microseconds(row["created_at"]))
+
+
+def executed_call(row: sqlite3.Row) -> ExecutedCall:
+    """Read a begun call from the columns of its binding, its state, process and principal."""
+    binding = bound_operation(row).binding
+    execution = Execution(
+        operation_id=binding.operation_id,
+        process_id=_optional(ProcessId, row["process_id"]),
+        binding_id=binding.binding_id,
+        candidate=binding.candidate,
+        principal_id=PrincipalId(row["principal_id"]),
+    )
+    return ExecutedCall(execution, CallState(row["call_state"]))
 
 
 def evidence_values(evidence: Evidence) -> Values:

@@ -351,6 +351,12 @@ EXPIRED = compiled(
 )
 
 BINDING = compiled(select(bindings).where(bindings.c.binding_id == bindparam("binding")))
+EXECUTED = compiled(
+    select(bindings, calls.c.state.label("call_state"), calls.c.process_id, turns.c.principal_id)
+    .join(calls, calls.c.operation_id == bindings.c.operation_id)
+    .join(turns, turns.c.turn_id == calls.c.turn_id)
+    .where(bindings.c.operation_id == bindparam("operation"))
+)
 NEWEST_BINDINGS = compiled(select(bindings).order_by(bindings.c.binding_id.desc()).limit(_size))
 BINDINGS_BEFORE = compiled(
     select(bindings)

@@ -19,7 +19,7 @@ from tyrum_gateway.domain.commit import Acceptance, Accepted, AuditEntry, Commit
 from tyrum_gateway.domain.errors import NotFound
 from tyrum_gateway.domain.ids import ApprovalId, BindingId, ConversationId, PrincipalId, TurnId
 from tyrum_gateway.domain.past_turn import past_turns
-from tyrum_gateway.domain.ports import BoundOperation, OverrideStore, Store, TurnView, Window
+from tyrum_gateway.domain.ports import BoundOperation, ExecutedCall, OverrideStore, Store, TurnView, Window
 from tyrum_gateway.domain.principal import Principal
 from tyrum_gateway.domain.run import RunLog
 from tyrum_gateway.domain.transcript import Event
@@ -273,6 +273,11 @@ class SqliteStore(Store):
         if not found:
             raise NotFound("binding", binding_id)
         return rows.bound_operation(found[0]).binding
+
+    async def executed(self, operation_id: str) -> ExecutedCall | None:
+        """See `Store.executed`."""
+        (found,) = await self._reads.fetch((statements.EXECUTED, {"operation": operation_id}))
+        return rows.executed_call(found[0]) if found else None
 
     async def bindings(self, before: str, limit: int) -> Sequence[BoundOperation]:
         """See `Store.bindings`."""

@@ -7,12 +7,13 @@ resolved from the provider's journal, and without an answer from there the outco
 
 import asyncio
 import pwd
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import structlog
 
 from tyrum_gateway.domain.binding import Candidate
 from tyrum_gateway.domain.errors import KernelBug, ProviderUnavailable
+from tyrum_gateway.domain.ports import RecordedRun
 from tyrum_gateway.domain.process import (
     EndCause,
     ProcessResult,
@@ -61,9 +62,16 @@ _LINGER = 2.0
 """Seconds for which a start waits for the end, so that a short command is one call of the provider."""
 _RETRY_PAUSE = 0.5
 _RELEASE_PATIENCE = 35.0
-_CANCEL_PATIENCE = 40.0
+_RESOLVE_PATIENCE = 20.0
+"""How long a provider that is away may take to come back before what it ran is settled without it."""
+_RESOLVE_PAUSE = 0.1
+_CANCEL_PATIENCE = 60.0
 """Longer than the host takes to find a provider lost, end it and bring up the next."""
 _HOPELESS = frozenset({Lifecycle.REJECTED, Lifecycle.QUARANTINED, Lifecycle.STOPPED})
+_ASKABLE = frozenset({Lifecycle.ADMITTED, Lifecycle.SUSPENDED})
+"""A suspended provider takes nothing new, and is asked about what it ran."""
+_PAGE = 500
+_LONG = 3600.0
 
 _log = structlog.get_logger("tyrum.tools")
 
@@ -105,15 +113,14 @@ class HostedIsolation:
         """
         return self._present()[1]
 
-    async def admitted(self, timeout: float) -> bool:
-        """Wait until the provider is admitted, at most `timeout` seconds; not for one that never will be."""
+    async def _reached(self, timeout: float) -> bool:
+        """Wait until the provider can be asked, at most `timeout` seconds; not for one that never can be."""
 
         def settled(host: ProviderHost) -> bool:
-            lifecycle = host.status(self._provider).lifecycle
-            return lifecycle is Lifecycle.ADMITTED or lifecycle in _HOPELESS
+            return host.status(self._provider).lifecycle in _ASKABLE | _HOPELESS
 
         await self._host.wait_until(settled, timeout)
-        return self._host.status(self._provider).lifecycle is Lifecycle.ADMITTED
+        return self._host.status(self._provider).lifecycle in _ASKABLE
 
     async def start(self, execution: Execution, run: ProcessRun, secrets: Mapping[str, str]) -> RunAnswer:
         """Start the command, and return its end if that comes soon.
@@ -144,8 +151,7 @@ class HostedIsolation:
                 if error.effect is Effect.NONE and not isinstance(error, WaitExpired):
                     return _refused(error)
                 _log.warning("start_unclear", operation=execution.operation_id, error=str(error))
-                answer = await self.resolve(execution)
-                return _undenied(answer) if error.code == ANSWERED else answer
+                return await self.resolve(execution, begun=error.code == ANSWERED)
 
     async def wait(self, execution: Execution, timeout: float) -> RunAnswer:
         """Wait for the end, at most `timeout` seconds."""
@@ -154,24 +160,40 @@ class HostedIsolation:
             process = await client.wait(_context(execution), _process_id(execution), timeout=timeout)
         except WaitExpired:
             return Running()
-        except HostUnavailable as error:
-            return Unknown(str(error))
-        except CallError as error:
+        except (HostUnavailable, CallError) as error:
             _log.warning("wait_unclear", operation=execution.operation_id, error=str(error))
-            answer = _undenied(await self.resolve(execution))
+            answer = await self.resolve(execution, begun=True)
             if isinstance(answer, Running):
                 # The caller waits again at once: do not let a provider that fails every wait spin it.
                 await asyncio.sleep(min(_RETRY_PAUSE, timeout))
             return answer
         return _answer(process, execution)
 
-    async def resolve(self, execution: Execution) -> RunAnswer:
-        """Ask the journal; an operation that has not begun never will."""
+    async def resolve(self, execution: Execution, *, begun: bool = False) -> RunAnswer:
+        """Ask the journal; an operation that has not begun never will.
+
+        A provider that is away, or goes away while it is asked, is waited for at most 20 s.
+
+        Args:
+            execution: The operation.
+            begun: Whether the provider reported the run before: then it cannot have never started.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _RESOLVE_PATIENCE
+        while await self._reached(max(0.0, until - loop.time())):
+            answer = await self._journal(execution)
+            if not (isinstance(answer, Unknown) and answer.passing) or loop.time() >= until:
+                return _undenied(answer) if begun else answer
+            await asyncio.sleep(_RESOLVE_PAUSE)
+        status = self._host.status(self._provider)
+        return Unknown(f"provider `{self._provider}` did not come back: {status.lifecycle} {status.reason}")
+
+    async def _journal(self, execution: Execution) -> RunAnswer:
         try:
             client = self._client(execution)
             outcome = await client.resolve_operation(_context(execution), execution.operation_id)
         except HostUnavailable as error:
-            return Unknown(str(error))
+            return Unknown(str(error), passing=not isinstance(error, _BoundElsewhere))
         except CallError as error:
             return Unknown(str(error), passing=isinstance(error, OutcomeUnknown | Transient))
         if isinstance(outcome, NeverStarted):
@@ -179,7 +201,7 @@ class HostedIsolation:
         return _answer(outcome, execution)
 
     async def cancel(self, execution: Execution) -> None:
-        """End the command tree, best effort; a provider that hangs or comes back is asked again for 40 s.
+        """End the command tree, best effort; a provider that hangs or comes back is asked again for 60 s.
 
         A start that is still on its way is met too: resolving the operation seals it.
         """
@@ -195,7 +217,7 @@ class HostedIsolation:
                 if not again:
                     return
             await asyncio.sleep(_RETRY_PAUSE)
-            if not await self.admitted(max(0.0, until - loop.time())) or loop.time() >= until:
+            if not await self._reached(max(0.0, until - loop.time())) or loop.time() >= until:
                 return
 
     async def _cancel(self, execution: Execution) -> None:
@@ -221,6 +243,43 @@ class HostedIsolation:
         except (HostUnavailable, CallError) as error:
             # The provider frees the record by itself when its retention is over.
             _log.info("release_failed", operation=execution.operation_id, error=str(error))
+
+    async def admitted_again(self, seen: int) -> int:
+        """Return how often the provider has become admitted, as soon as that is more than `seen` times."""
+
+        def again(host: ProviderHost) -> bool:
+            status = host.status(self._provider)
+            return status.lifecycle is Lifecycle.ADMITTED and status.admissions > seen
+
+        while not await self._host.wait_until(again, _LONG):
+            pass
+        return self._host.status(self._provider).admissions
+
+    async def recorded(self) -> Sequence[RecordedRun]:
+        """List the runs that the provider has a record of.
+
+        Raises:
+            ProviderUnavailable: It cannot be asked, or breaks its contract.
+        """
+        found: list[RecordedRun] = []
+        token = ""
+        try:
+            while True:
+                client = self._host.isolation(self._provider)
+                page = await client.list(page_size=_PAGE, page_token=token)
+                found += [
+                    RecordedRun(process.operation_id, process.state is ProcessState.RUNNING)
+                    for process in page.processes
+                ]
+                if not page.next_page_token or page.next_page_token <= token:
+                    return found
+                token = page.next_page_token
+        except (HostUnavailable, CallError) as error:
+            raise ProviderUnavailable(str(error), provider=self._provider) from None
+
+    def serves(self, execution: Execution) -> bool:
+        """Tell whether the operation is bound to this profile."""
+        return execution.candidate is not None and execution.candidate.profile == self._profile
 
     def _present(self) -> tuple[Candidate, Boundary]:
         revision = self._host.revision
@@ -285,10 +344,14 @@ class HostedIsolation:
         _, client, provider_id = self._connected
         bound = execution.candidate
         if (provider_id, self._profile) != (bound.provider_id, bound.profile):
-            raise HostUnavailable(
+            raise _BoundElsewhere(
                 self._provider, f"the operation is bound to `{bound.provider_id}`, profile `{bound.profile}`"
             )
         return client
+
+
+class _BoundElsewhere(HostUnavailable):
+    """Another provider has taken the place of the one that the operation is bound to."""
 
 
 def _answer(process: Process, execution: Execution) -> RunAnswer:

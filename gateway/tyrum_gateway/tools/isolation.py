@@ -64,24 +64,26 @@ class Isolation(Protocol):
         """
         ...
 
-    async def admitted(self, timeout: float) -> bool:
-        """Wait until the provider is admitted, at most `timeout` seconds."""
-        ...
-
     async def start(self, execution: Execution, run: ProcessRun, secrets: Mapping[str, str]) -> RunAnswer:
-        """Start the command under the execution's ids; a short one may have ended. Bounded by 32 s."""
+        """Start the command under the execution's ids; a short one may have ended. Bounded by 32 s.
+
+        What is unclear is resolved from the journal, which may take as long as `resolve` on top.
+        """
         ...
 
     async def wait(self, execution: Execution, timeout: float) -> RunAnswer:
-        """Wait for the end, at most `timeout` seconds."""
+        """Wait for the end, at most `timeout` seconds; what is unclear is resolved, as by `resolve`."""
         ...
 
     async def resolve(self, execution: Execution) -> RunAnswer:
-        """Ask the journal; an operation that has not begun never will. Bounded by 10 s."""
+        """Ask the journal; an operation that has not begun never will. Bounded by 30 s.
+
+        A provider that died is waited for: the journal of its next instance tells.
+        """
         ...
 
     async def cancel(self, execution: Execution) -> None:
-        """End the command tree, best effort, bounded by 40 s; failures are logged."""
+        """End the command tree, best effort, bounded by 60 s; failures are logged."""
         ...
 
     async def release(self, execution: Execution) -> None:

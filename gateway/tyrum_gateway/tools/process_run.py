@@ -43,8 +43,6 @@ from tyrum_gateway.tools.strict_json import ArgumentProblem
 
 _WAIT_SLICE = 60.0
 _END_MARGIN = 10.0
-_ADMISSION = 10.0
-_SETTLE_PAUSE = 0.1
 _SHORT = 4096
 """Characters of arguments whose paths are walked in passing; those of longer ones may take a second."""
 
@@ -158,23 +156,11 @@ class ProcessRunTool:
         return self._result(answer, (*secrets.values(), *await self._declared_secrets()))
 
     async def settle(self, execution: Execution) -> ToolResult:
-        """Ask the provider's journal what became of a call; waits at most 10 s for the provider itself."""
-        answer = await self._recorded(execution)
+        """Ask the provider's journal what became of a call; waits at most 20 s for the provider itself."""
+        answer = await self._isolation.resolve(execution)
         if isinstance(answer, Running):
             answer = await self._await_end(execution, self._settings.limits)
         return self._result(answer, await self._declared_secrets())
-
-    async def _recorded(self, execution: Execution) -> RunAnswer:
-        """Ask the journal, and again when the provider goes away while it is asked; within 10 s."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + _ADMISSION
-        while True:
-            if not await self._isolation.admitted(max(0.0, until - loop.time())):
-                return Unknown(f"its provider did not come back within {_ADMISSION:g} s")
-            answer = await self._isolation.resolve(execution)
-            if not (isinstance(answer, Unknown) and answer.passing) or loop.time() >= until:
-                return answer
-            await asyncio.sleep(_SETTLE_PAUSE)
 
     async def stop(self, execution: Execution) -> None:
         """End the command tree, best effort."""
@@ -207,7 +193,6 @@ class ProcessRunTool:
             answer = await self._isolation.wait(execution, min(left, _WAIT_SLICE))
             if not isinstance(answer, Running):
                 return answer
-        await self._isolation.cancel(execution)
         return Unknown("the provider did not report its end in time")
 
     def _result(self, answer: RunAnswer, secrets: tuple[str, ...]) -> ToolResult:

@@ -94,6 +94,8 @@ class ProviderStatus:
     generation: int
     pid: int | None
     posture: Posture | None
+    admissions: int
+    """How often it has become admitted since the host started, by a start or back from being suspended."""
     recent_exits: int
     """Unexpected ends that count towards the crash-loop limit."""
     admission_seconds: float | None

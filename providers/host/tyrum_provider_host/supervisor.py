@@ -59,6 +59,7 @@ class Supervisor:
         self._instance: Instance | None = None
         self._instance_id = ""
         self._generation = 0
+        self._admissions = 0
         self._ledger = CrashLedger()
         self._lease: Lease | None = None
         self._serving = False
@@ -88,6 +89,7 @@ class Supervisor:
             generation=self._generation,
             pid=self._instance.process.pid if self._instance else None,
             posture=record.posture,
+            admissions=self._admissions,
             recent_exits=len(self._ledger.exits),
             admission_seconds=None if started is None or ended is None else ended - started,
             log=record.ring.lines,
@@ -367,5 +369,7 @@ class Supervisor:
 
     def _become(self, lifecycle: Lifecycle, reason: str) -> None:
         if (lifecycle, reason) != (self._lifecycle, self._reason):
+            if lifecycle is Lifecycle.ADMITTED and self._lifecycle is not Lifecycle.ADMITTED:
+                self._admissions += 1
             self._lifecycle, self._reason = lifecycle, reason
             self._changed()
