@@ -72,9 +72,8 @@ async def test_a_command_whose_call_is_settled_does_not_run_on(
     assert isinstance(answer, Ran)
     await store.commit(end(turn, "settled; the gateway was killed before it released the record"))
     await leftovers.look(isolation)
-    assert not [
-        run for run in await isolation.recorded() if run.operation_id == executed.execution.operation_id
-    ]
+    left = {run.operation_id for run in await isolation.recorded()}
+    assert executed.execution.operation_id not in left
 
 
 async def test_it_looks_at_each_admission(spawning: ProviderHost) -> None:
