@@ -61,3 +61,36 @@ def test_a_turn_that_was_left_is_a_whole_document(gateway: RunningGateway) -> No
     assert any("approval_requested" in event for event in document["events"])
     cancel = ["conversations", "cancel", document["turn_id"], "--state-dir", str(gateway.state_dir)]
     assert run(cancel) == 0
+
+
+def test_a_queued_message_says_behind_what_it_waits(gateway: RunningGateway) -> None:
+    """A message behind a turn that waits for an approval names both, and the commands that answer it."""
+    environment = client_environment(gateway.state_dir)
+    first = subprocess.Popen(
+        [str(TYRUM), "chat", "/run touch first", "-o", "jsonl"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    with reaped(first):
+        assert first.stdout is not None
+        assert first.stderr is not None
+        accepted = json.loads(first.stdout.readline())["accepted"]
+        approval = first.stderr.readline().split()[3].rstrip(";")
+        second = subprocess.Popen(
+            [str(TYRUM), "chat", "hello", "-c", accepted["conversation_id"]],
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        with reaped(second):
+            assert second.stderr is not None
+            told = [second.stderr.readline() for _ in range(5)]
+            assert told[0].startswith(f"queued behind {accepted['turn_id']} of this conversation")
+            assert told[1].startswith(f"waiting for approval {approval};")
+            assert f"tyrum approvals deny {approval} --reason TEXT\n" in told[4]
+            assert run(["approvals", "deny", approval, "--state-dir", str(gateway.state_dir)]) == 0
+            assert second.wait(60) == 0

@@ -193,7 +193,7 @@ def test_an_approval_is_asked_and_its_end_is_told(outcome: Any, refused: bool, s
         *view.feed(event(3, approval_resolved=resolved)),
         *view.feed(event(4, tool_call_finished=finished)),
     ]
-    assert Answered("appr_1") in pieces
+    assert [piece.approval_id for piece in pieces if isinstance(piece, Answered)] == ["appr_1"]
     assert Notice(shown) in pieces
     assert view.refused is refused
 

@@ -63,6 +63,7 @@ def test_an_answer_from_elsewhere_ends_the_question(gateway: RunningGateway) -> 
             terminal.type(typed)
             terminal.wait_for(asked)
             assert gateway.tyrum("approvals", "approve", found[0]).returncode == 0
+            terminal.wait_for(f"\nquestion withdrawn: {found[0]} is approved by operator (token)\n")
             assert terminal.end() == 0
             assert "> Linux" in terminal.screen
             assert "error:" not in terminal.screen
@@ -120,8 +121,16 @@ async def denied(gateway: RunningGateway, approval_id: str) -> bool:
 
 
 def test_a_prompt_holds_a_conversation(gateway: RunningGateway) -> None:
-    """Without TEXT messages are read at a prompt, all in one conversation; Ctrl-D ends with 0."""
+    """Without TEXT messages are read at a prompt, all in one conversation; Ctrl-C clears, `/exit` ends."""
     with on_terminal([str(TYRUM), "chat"], terminal_environment(gateway)) as terminal:
+        terminal.wait_for("> ")
+        terminal.type("/help\n")
+        terminal.wait_for("Ctrl-C  clear the line; a second one leaves")
+        terminal.wait_for("> ")
+        terminal.type("half a mess")
+        terminal.wait_for("half a mess")
+        terminal.interrupt()
+        terminal.wait_for("the line is cleared; Ctrl-C again leaves")
         terminal.wait_for("> ")
         terminal.type("hello\n")
         terminal.wait_for("offline model")
@@ -129,12 +138,13 @@ def test_a_prompt_holds_a_conversation(gateway: RunningGateway) -> None:
         terminal.type("/run printf again\n")
         terminal.wait_for("> again")
         terminal.wait_for("> ")
-        terminal.type("\x04")
+        terminal.type("/exit\n")
         assert terminal.end() == 0
         conversation = re.search(r"--conversation (conv_\w+)", terminal.screen)
         assert conversation
     shown = gateway.tyrum("conversations", "show", conversation[1]).stdout
     assert "> hello" in shown
+    assert "half" not in shown
     assert "> /run printf again" in shown
 
 
@@ -192,3 +202,31 @@ def test_a_permits_calls_like_it_and_says_so_when_it_cannot(gateway: RunningGate
         terminal.type("y\n")
         assert terminal.end() == 0
     assert "a: also calls like it" not in terminal.screen
+
+
+def test_coming_back_shows_what_was_last_and_asks_what_waits(gateway: RunningGateway) -> None:
+    """`chat -c` on a conversation that waits for an approval shows its end and asks; so does a message."""
+    asked = [str(TYRUM), "chat", "/run uname -p"]
+    with on_terminal(asked, terminal_environment(gateway)) as terminal:
+        terminal.wait_for("Approve exactly this? [y/n/a] ")
+        terminal.interrupt()
+        terminal.end()
+        found = re.search(r"watch (conv_\w+)", terminal.screen)
+        assert found
+    command = [str(TYRUM), "chat", "-c", found[1]]
+    with on_terminal(command, terminal_environment(gateway)) as terminal:
+        terminal.wait_for("> /run uname -p\n")
+        terminal.wait_for("Approve exactly this? [y/n/a] ")
+        with on_terminal([*command, "hello"], terminal_environment(gateway)) as queued:
+            queued.wait_for("queued behind turn_")
+            queued.wait_for("Approve exactly this? [y/n/a] ")
+            queued.type("n\n")
+            queued.wait_for("Reason, told to the agent")
+            queued.type("\n")
+            queued.wait_for("[process.run denied] by operator")
+            queued.wait_for("This is the offline model")
+            assert queued.end() == 0, "what was denied was another turn's"
+        terminal.wait_for("question withdrawn: ")
+        terminal.wait_for("\n> ")
+        terminal.type("\x04")
+        assert terminal.end() == 0

@@ -36,16 +36,21 @@ class Desk:
         self._screen = screen
         self._waiting: asyncio.Queue[str] = asyncio.Queue()
         self._closed: dict[str, asyncio.Event] = {}
+        self._asked = ""
 
     def ask(self, approval_id: str) -> None:
-        """Put an approval into the queue."""
+        """Put an approval into the queue, once."""
+        if approval_id in self._closed:
+            return
         self._closed[approval_id] = asyncio.Event()
         self._waiting.put_nowait(approval_id)
 
-    def answered(self, approval_id: str) -> None:
-        """Note that an approval has an outcome: its question ends."""
+    def answered(self, approval_id: str, how: str) -> None:
+        """Note that an approval has an outcome: its question ends, and says why when it is open."""
         if closed := self._closed.get(approval_id):
             closed.set()
+        if approval_id == self._asked:
+            self._screen.withdraw(f"question withdrawn: {approval_id} is {how}")
 
     async def run(self) -> None:
         """Ask until cancelled."""
@@ -81,11 +86,13 @@ class Desk:
             return
         if approval.approve_barred:
             note(f"{approval.approve_barred}\n{self._others(approval_id)}")
-        request = await _question(approval, closed)
+        self._asked = approval_id
+        request = await _question(approval, closed, self._screen)
+        self._asked = ""
         if request is None:
             if not closed.is_set():
                 note(
-                    "\nno answer: the call waits, and this terminal still watches the turn; Ctrl-C detaches\n"
+                    "no answer: the call waits, and this terminal still watches the turn; Ctrl-C detaches\n"
                     f"hint: answer it elsewhere: tyrum approvals show {approval_id}{flags(self._target())}"
                 )
                 closed.set()
@@ -111,13 +118,15 @@ class Desk:
         )
 
 
-async def _question(approval: Approval, closed: asyncio.Event) -> ResolveApprovalRequest | None:
+async def _question(
+    approval: Approval, closed: asyncio.Event, screen: Screen
+) -> ResolveApprovalRequest | None:
     barred = {"y": approval.approve_barred, "n": approval.deny_barred, "a": approval.always_barred}
     offered = [key for key, why in barred.items() if not why]
     note("; ".join(f"{key}: {_MEANINGS[key]}" for key in offered))
     asked = "Approve exactly this?" if "y" in offered else "Deny this?"
     while True:
-        line = await read_line(f"{asked} [{'/'.join(offered)}] ", closed)
+        line = await read_line(f"{asked} [{'/'.join(offered)}] ", closed, screen)
         if line is None:
             return None
         word = line.strip().lower()
@@ -129,7 +138,7 @@ async def _question(approval: Approval, closed: asyncio.Event) -> ResolveApprova
         approval_id=approval.approval_id, answer=_ANSWERS[key], digest=approval.digest
     )
     if key == "n":
-        reason = await read_line("Reason, told to the agent (Enter for none): ", closed)
+        reason = await read_line("Reason, told to the agent (Enter for none): ", closed, screen)
         if closed.is_set():
             return None
         request.reason = (reason or "").strip()

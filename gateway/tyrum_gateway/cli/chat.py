@@ -15,6 +15,15 @@ if TYPE_CHECKING:
 
 app = sub_app("Talk to an agent.")
 
+HELP = """\
+/help   show this
+/exit   leave; so does Ctrl-D on an empty line
+Ctrl-C  clear the line; a second one leaves
+        while a turn runs or asks: detach, and the turn goes on
+Arrows  edit the line, and bring back earlier ones
+Anything else is a message for the agent."""
+"""What the prompt understands."""
+
 
 @app.command()
 def chat(
@@ -49,8 +58,8 @@ def chat(
             note(f"continue: tyrum chat --conversation {session.conversation_id} TEXT{session.flags}")
         raise typer.Exit(code)
     session.target()
-    if conversation:
-        asyncio.run(session.require_conversation())
+    if conversation and (code := _rejoin(session)) is not ExitCode.OK:
+        raise typer.Exit(code)
     raise typer.Exit(_prompt(session))
 
 
@@ -76,10 +85,24 @@ def _turn(session: "Session", text: str) -> ExitCode:
         return ExitCode.INTERRUPTED
 
 
+def _rejoin(session: "Session") -> ExitCode:
+    try:
+        asyncio.run(session.rejoin())
+    except KeyboardInterrupt:
+        note(f"detached; the conversation goes on\ncontinue: {_continue(session)}")
+        return ExitCode.INTERRUPTED
+    return ExitCode.OK
+
+
+def _continue(session: "Session") -> str:
+    return f"tyrum chat --conversation {session.conversation_id}{session.flags}"
+
+
 def _prompt(session: "Session") -> ExitCode:
     import readline  # noqa: F401, PLC0415 - gives `input` line editing and history
 
-    note("Write a message; Ctrl-D ends, Ctrl-C detaches from a running turn.")
+    note("Write a message; /help shows the keys, /exit or Ctrl-D ends.")
+    interrupted = False
     while True:
         try:
             text = input("> ").strip()
@@ -87,10 +110,26 @@ def _prompt(session: "Session") -> ExitCode:
         except UnicodeError:
             note("error: the message is not valid UTF-8; it was not sent")
             continue
-        except (EOFError, KeyboardInterrupt) as left:
+        except EOFError:
             print()
-            if session.conversation_id:
-                note(f"continue: tyrum chat --conversation {session.conversation_id}{session.flags}")
-            return ExitCode.OK if isinstance(left, EOFError) else ExitCode.INTERRUPTED
-        if text and _turn(session, text) is ExitCode.INTERRUPTED:
+            return _left(session, ExitCode.OK)
+        except KeyboardInterrupt:
+            print()
+            if interrupted:
+                return _left(session, ExitCode.INTERRUPTED)
+            interrupted = True
+            note("the line is cleared; Ctrl-C again leaves")
+            continue
+        interrupted = False
+        if text == "/exit":
+            return _left(session, ExitCode.OK)
+        if text == "/help":
+            note(HELP)
+        elif text and _turn(session, text) is ExitCode.INTERRUPTED:
             return ExitCode.INTERRUPTED
+
+
+def _left(session: "Session", code: ExitCode) -> ExitCode:
+    if session.conversation_id:
+        note(f"continue: {_continue(session)}")
+    return code

@@ -58,6 +58,8 @@ class Answered:
     """An approval has an outcome, from here or from elsewhere."""
 
     approval_id: str
+    how: str = ""
+    """The outcome, by whom and why; already safe to show."""
 
 
 Piece = Text | Notice | Asked | Answered
@@ -86,6 +88,8 @@ class TurnView:
     reason: str = ""
     refused: bool = False
     """Whether an approval was denied or expired."""
+    running: dict[str, str] = field(default_factory=dict)
+    """Tools of the calls that run, by call."""
     _shown: _Shown = field(default_factory=_Shown)
     _tools: dict[str, str] = field(default_factory=dict)
     _reasons: dict[str, str] = field(default_factory=dict)
@@ -148,6 +152,7 @@ class TurnView:
                 return self._resolved(event.approval_resolved)
             case "tool_call_started":
                 started = event.tool_call_started
+                self.running[started.call_id] = self._tools.get(started.call_id, "tool")
                 return [self._notice(started.call_id, "running", started.process_id or started.operation_id)]
             case "tool_call_finished":
                 return [self._finished(event.tool_call_finished)]
@@ -189,13 +194,14 @@ class TurnView:
         return self._notice(call.call_id, "proposed", _arguments(call.arguments_json))
 
     def _resolved(self, resolved: ApprovalResolved) -> list[Piece]:
-        answered = Answered(resolved.approval_id)
         why = visible_line(resolved.reason)
         who = ""
         if resolved.resolved_by:
             who = f"by {visible_line(resolved.resolved_by)} ({visible_line(resolved.method)})"
             who += ", and calls like it from now on" if resolved.override_id else ""
         text = ": ".join(part for part in (who, why) if part)
+        word = enum_word(ApprovalOutcome, resolved.outcome, "APPROVAL_OUTCOME_")
+        answered = Answered(resolved.approval_id, f"{word} {text}".strip())
         if resolved.outcome == APPROVAL_OUTCOME_APPROVED:
             return [answered, self._notice(resolved.call_id, "approved", text)]
         if resolved.outcome in {APPROVAL_OUTCOME_DENIED, APPROVAL_OUTCOME_EXPIRED}:
@@ -203,10 +209,10 @@ class TurnView:
             expired = resolved.outcome == APPROVAL_OUTCOME_EXPIRED
             self._reasons[resolved.call_id] = "approval expired" if expired else text
             return [answered]
-        outcome = enum_word(ApprovalOutcome, resolved.outcome, "APPROVAL_OUTCOME_")
-        return [answered, self._notice(resolved.call_id, f"approval {outcome}", why)]
+        return [answered, self._notice(resolved.call_id, f"approval {word}", why)]
 
     def _finished(self, finished: ToolCallFinished) -> Notice:
+        self.running.pop(finished.call_id, None)
         if finished.state == CALL_STATE_DENIED:
             return self._notice(finished.call_id, "denied", self._reasons.get(finished.call_id, ""))
         state = enum_word(CallState, finished.state, "CALL_STATE_")

@@ -7,18 +7,24 @@ loop that reads is the one that the interruption cancels.
 import asyncio
 import os
 import sys
-import termios
 from typing import Any
 
 from tyrum_gateway.cli.output import note
+from tyrum_gateway.cli.screen import Screen
 
 _LINE = 4096
 _YES = frozenset({"y", "yes"})
 _NO = frozenset({"", "n", "no"})
 
 
-async def read_line(prompt: str, closed: asyncio.Event | None = None) -> str | None:
-    """Read one line from the terminal; None at end of input or when the question is closed meanwhile."""
+async def read_line(
+    prompt: str, closed: asyncio.Event | None = None, screen: Screen | None = None
+) -> str | None:
+    """Read one line from the terminal; None at end of input or when the question is closed meanwhile.
+
+    The screen, where others write to it too, keeps the question below what they write.
+    """
+    screen = screen or Screen()
     loop = asyncio.get_running_loop()
     descriptor = sys.stdin.fileno()
     line: asyncio.Future[str] = loop.create_future()
@@ -28,9 +34,7 @@ async def read_line(prompt: str, closed: asyncio.Event | None = None) -> str | N
         if not line.done():
             line.set_result(data.decode(errors="replace"))
 
-    termios.tcflush(descriptor, termios.TCIFLUSH)
-    sys.stdout.write(prompt)
-    sys.stdout.flush()
+    screen.ask(prompt)
     loop.add_reader(descriptor, ready)
     ended = loop.create_task((closed or asyncio.Event()).wait())
     waiting: set[asyncio.Future[Any]] = {line, ended}
@@ -39,9 +43,10 @@ async def read_line(prompt: str, closed: asyncio.Event | None = None) -> str | N
     finally:
         loop.remove_reader(descriptor)
         ended.cancel()
-        if not line.done():
-            # Nobody pressed Enter: what is written next begins on a line of its own.
-            print(flush=True)
+        if line.done() and line.result().endswith("\n"):
+            screen.entered()
+        else:
+            screen.withdraw()
     return (line.result() or None) if line.done() else None
 
 

@@ -25,13 +25,17 @@ Item = TypeVar("Item")
 
 
 async def resilient(
-    find: Callable[[], Target], open_stream: Callable[[Gateway], AsyncIterable[Item]]
+    find: Callable[[], Target],
+    open_stream: Callable[[Gateway], AsyncIterable[Item]],
+    *,
+    tell: Callable[[str], None] = note,
 ) -> AsyncGenerator[Item, None]:
     """Yield the items of a stream; when its connection is lost, connect and open it again.
 
     Args:
         find: Finds the gateway, again for each connection.
         open_stream: Opens the stream where the last one ended.
+        tell: Tells the user that the connection was lost, and that it is back.
 
     Raises:
         Failure: No gateway answers at first, the service refused, or the gateway stays away for a minute.
@@ -44,7 +48,7 @@ async def resilient(
             target = find()
             async with connect(target) as gateway:
                 if lost_at is not None:
-                    note("reconnected")
+                    tell("reconnected")
                     lost_at = None
                 try:
                     async for item in open_stream(gateway):
@@ -59,7 +63,7 @@ async def resilient(
             failure = error
         if lost_at is None:
             lost_at = loop.time()
-            note("connection lost; reconnecting")
+            tell("connection lost; reconnecting")
         if loop.time() - lost_at > RECONNECT_FOR:
             raise failure
         await asyncio.sleep(_RETRY)

@@ -1,29 +1,41 @@
-"""Writes pieces of a turn to stdout. Invariant: a notice begins on a line of its own; text is sanitised."""
+"""Writes pieces of a turn to stdout.
+
+Invariants: a notice begins on a line of its own; text is sanitised; what comes while a question is open
+stands above it, and the question is then drawn again, without what was typed at the one before.
+"""
 
 import sys
-from collections.abc import Iterable
+import termios
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import assert_never
 
-from tyrum_gateway.cli.output import styled
+from tyrum_gateway.cli.busy import Busy
+from tyrum_gateway.cli.markdown import Blocks, render, renders
+from tyrum_gateway.cli.output import note, on_terminal, styled
 from tyrum_gateway.cli.projection import Answered, Asked, Notice, Piece, Text
+from tyrum_gateway.cli.prose import wrapped
 from tyrum_gateway.cli.terminal import visible
+
+_INDENTATION = 4
 
 
 class Screen:
-    """Keeps track of whether the last line is open."""
+    """Keeps track of whether the last line is open, and of the question in it."""
 
     def __init__(self) -> None:
         self._open = False
+        self._question = ""
+        self._blocks = Blocks() if renders() else None
+        self._after_block = False
+        self._busy = Busy()
 
     def show(self, pieces: Iterable[Piece]) -> None:
         """Write pieces in order."""
         for piece in pieces:
             match piece:
                 case Text(text):
-                    if text:
-                        sys.stdout.write(visible(text))
-                        sys.stdout.flush()
-                        self._open = not text.endswith("\n")
+                    self._text(text)
                 case Notice(text):
                     self.notice(text)
                 case Asked() | Answered():
@@ -33,12 +45,83 @@ class Screen:
 
     def notice(self, text: str) -> None:
         """Write a line about what happens."""
-        self.end_line()
-        styled(text, "dim")
+        self._line(partial(styled, wrapped(text, _INDENTATION) if on_terminal() else text, "dim"))
+
+    def tell(self, text: str) -> None:
+        """Write a line to stderr."""
+        self._line(lambda: note(text))
 
     def end_line(self) -> None:
-        """End an open line."""
+        """End an open line or block, and what says that something is waited for."""
+        if self._blocks is not None and (rest := self._blocks.rest()).strip():
+            self._close()
+            self._block(rest)
+        self._after_block = False
+        self._close()
+
+    def waits_for(self, what: str) -> None:
+        """Say that something takes its time, unless a question or an unfinished line stands there."""
+        if not self._open:
+            self._busy.begin(what)
+
+    def ask(self, question: str) -> None:
+        """Draw a question; nothing that was typed before it answers it."""
+        self.end_line()
+        _forget_typed()
+        sys.stdout.write(question)
+        sys.stdout.flush()
+        self._open, self._question = True, question
+
+    def entered(self) -> None:
+        """Note that Enter ended the line of the question."""
+        self._open, self._question = False, ""
+
+    def withdraw(self, why: str = "") -> None:
+        """End an open question that gets no answer, and say why."""
+        if self._question:
+            self._question = ""
+            _forget_typed()
+            self.end_line()
+            if why:
+                note(why)
+
+    def _line(self, write: Callable[[], None]) -> None:
+        self._above(write, before=self.end_line)
+
+    def _above(self, write: Callable[[], None], *, before: Callable[[], None]) -> None:
+        """Write above an open question."""
+        question, self._question = self._question, ""
+        before()
+        write()
+        if question:
+            self.ask(question)
+
+    def _close(self) -> None:
+        self._busy.end()
         if self._open:
             sys.stdout.write("\n")
             sys.stdout.flush()
             self._open = False
+
+    def _text(self, text: str) -> None:
+        if self._blocks is not None:
+            for block in self._blocks.feed(text):
+                self._above(partial(self._block, block), before=self._close)
+        elif text:
+            self._above(partial(self._plain, text), before=self._close if self._question else self._busy.end)
+
+    def _plain(self, text: str) -> None:
+        sys.stdout.write(visible(text))
+        sys.stdout.flush()
+        self._open = not text.endswith("\n")
+
+    def _block(self, block: str) -> None:
+        if self._after_block:
+            print()
+        render(block)
+        self._after_block = True
+
+
+def _forget_typed() -> None:
+    """Discard what was typed, also on a line without its end."""
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)

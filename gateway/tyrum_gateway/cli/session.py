@@ -6,19 +6,20 @@ resumed by sequence; leaving never cancels the turn.
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import Any
 
-from tyrum.chat.v1.chat_pb2 import GetConversationRequest, SendMessageRequest, StreamItem, WatchRequest
+from tyrum.chat.v1.chat_pb2 import QueuedBehind, SendMessageRequest, StreamItem, WatchRequest
 from tyrum.chat.v1.event_pb2 import TURN_STATE_COMPLETED, TurnState
 from tyrum_gateway.cli.asking import Desk
-from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, flags
+from tyrum_gateway.cli.connection import Gateway, Target, connect, flags
 from tyrum_gateway.cli.failure import ExitCode, Failure, first_of
 from tyrum_gateway.cli.output import Format, as_json, emit, enum_word, note
 from tyrum_gateway.cli.projection import Answered, Asked, Notice, Piece, Text, TurnView
 from tyrum_gateway.cli.reconnect import resilient
+from tyrum_gateway.cli.rejoining import Past, ended, past
 from tyrum_gateway.cli.screen import Screen
 from tyrum_gateway.cli.stream_items import items
 
@@ -37,6 +38,8 @@ class Session:
         self._asking = asking
         self._screen = Screen()
         self._view = TurnView()
+        self._ahead: TurnView | None = None
+        """Of the turns before this one, while they are followed."""
         self._text: list[str] = []
         self._events: list[dict[str, Any]] = []
 
@@ -46,36 +49,64 @@ class Session:
         Raises:
             Failure: The gateway refused the message, or stays away for longer than a minute.
         """
-        self._view = TurnView()
+        self._view, self._ahead = TurnView(), None
         request = SendMessageRequest(
             conversation_id=self.conversation_id, request_id=f"cli-{uuid.uuid4()}", text=text
         )
-        if not self._asking:
-            await self._follow(request, None)
-            return self._end()
-        desk = Desk(self.target, self._screen)
+        await self._beside_desk(partial(self._follow, request))
+        return self._end()
+
+    async def rejoin(self) -> None:
+        """Show how the conversation ended, and stay until nothing of it is unfinished.
+
+        Raises:
+            Failure: It is not there, or the caller may not read it.
+        """
+        async with connect(self._find()) as gateway:
+            found = await past(gateway, self.conversation_id)
+        if self._output is not Format.TEXT:
+            return
+        self._screen.show(found.pieces)
+        self._screen.end_line()
+        if found.unfinished and self._asking:
+            await self._beside_desk(partial(self._finish, found))
+
+    async def _beside_desk(self, follow: Callable[[Desk | None], Awaitable[None]]) -> None:
+        """Follow turns; where a human can be asked, ask meanwhile."""
         try:
+            if not self._asking:
+                await follow(None)
+                return
+            desk = Desk(self.target, self._screen)
             async with asyncio.TaskGroup() as group:
                 asker = group.create_task(desk.run())
-                await self._follow(request, desk)
+                await follow(desk)
                 asker.cancel()
         except ExceptionGroup as errors:
             raise first_of(errors) from errors
-        return self._end()
+        finally:
+            self._screen.end_line()
 
-    async def require_conversation(self) -> None:
-        """Check that the conversation is there before somebody writes a message to it.
-
-        Raises:
-            Failure: It is not, or the caller may not read it.
-        """
-        async with connect(self._find()) as gateway:
-            request = GetConversationRequest(conversation_id=self.conversation_id)
-            await gateway.chat.GetConversation(request, metadata=gateway.metadata, timeout=DEADLINE)
+    async def _finish(self, found: Past, desk: Desk | None) -> None:
+        self._ahead = found.view
+        for approval_id in found.waiting:
+            self._handle(Asked(approval_id), desk)
+        unfinished = set(found.unfinished)
+        self._show_waiting()
+        async with aclosing(resilient(self._find, self._watch, tell=self._screen.tell)) as stream:
+            async for item in stream:
+                self._take(item, desk)
+                if item.event.HasField("turn_finished"):
+                    unfinished.discard(item.event.turn_id)
+                if not unfinished:
+                    break
+        self._ahead = None
 
     async def _follow(self, request: SendMessageRequest, desk: Desk | None) -> None:
+        self._show_waiting()
         try:
-            async with aclosing(resilient(self._find, partial(self._stream, request))) as stream:
+            stream = resilient(self._find, partial(self._stream, request), tell=self._screen.tell)
+            async with aclosing(stream):
                 async for item in stream:
                     self._take(item, desk)
                     if self._view.finished:
@@ -91,10 +122,26 @@ class Session:
         self._others_flags = flags(target, caller=False)
         return target
 
-    def _stream(self, request: SendMessageRequest, gateway: Gateway) -> AsyncIterable[StreamItem]:
+    async def _stream(self, request: SendMessageRequest, gateway: Gateway) -> AsyncIterator[StreamItem]:
         if not self._view.turn_id:
-            return items(gateway.chat.SendMessage(request, metadata=gateway.metadata))
-        resume = WatchRequest(conversation_id=self.conversation_id, after_sequence=self._view.sequence)
+            call = gateway.chat.SendMessage(request, metadata=gateway.metadata)
+            async for item in items(call):
+                yield item
+                if self._ahead is not None:
+                    break
+            else:
+                return
+            # What it waits behind is in the conversation's own stream.
+            call.cancel()
+            before = await past(gateway, self.conversation_id, until=self._view.sequence)
+            self._ahead = before.view
+        async for item in self._watch(gateway):
+            yield item
+
+    def _watch(self, gateway: Gateway) -> AsyncIterator[StreamItem]:
+        view = self._view if self._view.turn_id else self._ahead
+        after = view.sequence if view is not None else 0
+        resume = WatchRequest(conversation_id=self.conversation_id, after_sequence=after)
         return items(gateway.chat.Watch(resume, metadata=gateway.metadata))
 
     def _take(self, item: StreamItem, desk: Desk | None) -> None:
@@ -103,12 +150,45 @@ class Session:
             self.conversation_id = item.accepted.conversation_id
             self._view.turn_id = item.accepted.turn_id
             self._view.sequence = item.accepted.sequence
+            if item.accepted.HasField("queued_behind"):
+                self._queued(item.accepted.queued_behind, desk)
+            self._show_waiting()
             return
-        pieces = self._view.feed(item)
+        for piece in (pieces := self._pieces(item)):
+            if isinstance(piece, Answered) and desk:
+                desk.answered(piece.approval_id, piece.how)
         if self._output is Format.TEXT:
             self._screen.show(pieces)
         for piece in pieces:
             self._handle(piece, desk)
+        if item.event.HasField("turn_finished"):
+            self._screen.end_line()
+        self._show_waiting()
+
+    def _pieces(self, item: StreamItem) -> list[Piece]:
+        """Fold an item into what is shown: of this turn, and of those before it when they are followed."""
+        pieces = self._view.feed(item) if self._view.turn_id else []
+        turn_id = item.event.turn_id or item.delta.turn_id or item.partial.turn_id
+        if self._ahead is None or turn_id == self._view.turn_id:
+            return pieces
+        return [*self._ahead.feed(item), *ended(item.event)]
+
+    def _queued(self, behind: QueuedBehind, desk: Desk | None) -> None:
+        """Say behind what the message waits; where a human can be asked, ask what that waits for."""
+        state = enum_word(TurnState, behind.state, "TURN_STATE_")
+        note(f"queued behind {behind.turn_id} of this conversation, which is {state}")
+        if desk:
+            self._ahead = TurnView(sequence=self._view.sequence)
+        if behind.approval_id:
+            self._handle(Asked(behind.approval_id), desk)
+        else:
+            note(f"hint: to end that turn: tyrum conversations cancel {behind.turn_id}{self.flags}")
+
+    def _show_waiting(self) -> None:
+        """Say on a terminal what takes its time."""
+        if self._asking and not self._view.finished:
+            running = [*self._view.running.values(), *(self._ahead.running.values() if self._ahead else ())]
+            self._screen.waits_for(f"{running[0]} runs" if running else "waiting for the model")
 
     def _handle(self, piece: Piece, desk: Desk | None) -> None:
         match piece:
@@ -121,8 +201,6 @@ class Session:
                     f"  tyrum approvals approve {approval_id}{self._others_flags}\n"
                     f"  tyrum approvals deny {approval_id} --reason TEXT{self._others_flags}"
                 )
-            case Answered(approval_id) if desk:
-                desk.answered(approval_id)
             case Text() | Notice() | Answered():
                 pass
 
