@@ -178,7 +178,7 @@ def test_a_whole_configuration_is_judged_as_its_agent(run: Run, tmp_path: Path) 
     config = tmp_path / "config.yaml"
     config.write_text(
         text
-        + "  default:\n    rules:\n      - {id: own, decision: allow, author: me, match: "
+        + "  default:\n    rules:\n      - {id: own, decision: allow, author: me, may_start_others: true, match: "
         + f"{{tool: process.run, replaceable: true, program: {programs.resolve()}/own}}}}\n"
         + "  deployment:\n    rules: [{id: never-there, decision: deny, match: {cwd: there}}]\n"
         + "providers:\n  local: {kind: isolation, command: [no-such-provider-installed], "
@@ -221,13 +221,14 @@ def test_rules_that_seem_to_decide_nothing_are_warned_of(
     own.write_text("#!/bin/sh\n", encoding="utf-8")
     own.chmod(0o755)
     allow = "decision: allow, author: me, match: {tool: process.run, program:"
+    lax = allow.replace("match", "may_start_others: true, match")
     rules = [
         f"{{id: twice, {allow} /usr/bin/wc, argv: [wc, -l]}}}}",
         "{id: bare, decision: deny, match: {argv: [rm], rest: true}}",
         "{id: gone, decision: deny, match: {program: /usr/local/bin/no-such}}",
         "{id: place, decision: deny, match: {program: /usr/bin}}",
-        f"{{id: own, {allow} {own}}}}}",
-        f"{{id: answered, {allow} {own}, replaceable: true, stdin: true}}}}",
+        f"{{id: own, {lax} {own}}}}}",
+        f"{{id: answered, {lax} {own}, replaceable: true, stdin: true}}}}",
         f"{{id: late, {allow} /usr/bin/head, argv: [-n]}}}}",
         "{id: all-heads, decision: require_approval, match: {program: /usr/bin/head}}",
         "{id: read, decision: allow, match: {effect: read_only}}",
@@ -252,7 +253,7 @@ def test_rules_that_seem_to_decide_nothing_are_warned_of(
         ),
         ("14:54: policy.default.rules[3].match.program", "name the program itself"),
         (
-            "15:84: policy.default.rules[4].match.program",
+            "15:108: policy.default.rules[4].match.program",
             "rule `own` allows nothing here: `own` can be replaced",
         ),
         (
@@ -329,7 +330,7 @@ def test_a_program_that_others_can_replace_is_explained(run: Run, tmp_path: Path
         (", replaceable: true", "allow", "own"),
     ):
         path.write_text(
-            f"rules: [{{id: own, decision: allow, author: ops, match: {{{match}{more}}}}}]\n",
+            f"rules: [{{id: own, decision: allow, author: ops, may_start_others: true, match: {{{match}{more}}}}}]\n",
             encoding="utf-8",
         )
         for call in (str(own), f"{own} | {own}"):

@@ -81,6 +81,7 @@ RUNS_RULES = """\
       - id: own
         decision: allow
         author: the test
+        may_start_others: true
         match: {tool: process.run, program: OWN, secrets: [KEY], replaceable: true}
 """
 

@@ -1,6 +1,7 @@
 """What the rest of the gateway receives."""
 
 import dataclasses
+import re
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -117,6 +118,7 @@ policy:
         decision: allow
         author: ops
         reason: local commits
+        may_start_others: true
         match:
           tool: process.run
           program: /usr//bin/tee
@@ -195,6 +197,7 @@ def test_the_quickstart_has_one_rule_of_each_sort(tmp_path: Path, program: str, 
         ("{id: a, decision: deny, match: {tool: process.rum}}", "expected `process.run`"),
         ("{id: a, decision: deny, match: {env: [A]}}", "on any other it has no effect"),
         ("{id: a, decision: deny, match: {replaceable: true}}", "`replaceable` widens an allow rule"),
+        ("{id: a, decision: deny, may_start_others: true, match: {}}", "`may_start_others` widens an allow"),
         ("{id: a, decision: deny, match: {rest: true}}", "`rest` extends `argv`"),
         (
             "{id: a, decision: deny, match: {argv: [{prefx: x}]}}",
@@ -249,20 +252,28 @@ def test_rules_that_cannot_stand_are_refused(tmp_path: Path, rule: str, expected
         ("program: /bin/bash, argv: [], stdin: true", True),
         ("program: /usr/bin/git, argv: [status, --short]", False),
         ("program: /opt/python3.12, argv: [-V], rest: false, stdin: false", False),
-        ("program: /opt/wc, rest: false", False),
+        ("program: /opt/wc, rest: false", True),
+        ("program: /usr/bin/wc, rest: false, stdin: true", False),
+        ("program: /usr/bin/printf, argv: [{prefix: a}, {any: true}], rest: true", False),
+        ("program: /usr/bin/tee, argv: [notes], stdin: true", False),
+        ("program: /usr/bin/tee, argv: [{any: true}]", True),
+        ("program: /usr/bin/xdg-user-dir, argv: [{any: true}]", True),
+        ("program: /usr/sbin/debugfs, argv: [], stdin: true", True),
+        ("program: /usr/bin/dpkg-architecture, argv: [], rest: true", True),
+        ("program: /usr/bin/json_pp, argv: [{prefix: -}]", True),
+        ("program: /usr/bin/json_pp, argv: [-f, json]", False),
     ],
 )
 def test_an_allow_for_what_starts_others_leaves_nothing_open(
     tmp_path: Path, match: str, refused: bool
 ) -> None:
-    """An interpreter or wrapper is only allowed with every argument written out, and without input."""
+    """Only what is known to start nothing is allowed open arguments or input, unless its author answers."""
     rule = f"{{id: a, decision: allow, author: me, match: {{tool: process.run, {match}}}}}"
-    found = [
-        line
-        for line in lines(tmp_path, MINIMAL.replace("rules: []", f"rules: [{rule}]"))
-        if "starts what its arguments" in line
-    ]
-    assert bool(found) is refused, found
+    answered = rule.replace("author: me", "author: me, may_start_others: true")
+    refusal = re.compile(r"policy.default.rules\[0\].match.program: this program (may start|starts) what its")
+    for text, wrong in ((rule, refused), (answered, False)):
+        found = lines(tmp_path, MINIMAL.replace("rules: []", f"rules: [{text}]"))
+        assert any(refusal.search(line) for line in found) is wrong, found
 
 
 def test_rule_ids_are_unique_across_what_holds_together(tmp_path: Path) -> None:

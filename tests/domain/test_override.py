@@ -18,6 +18,7 @@ from tyrum_gateway.domain.override import (
     Pattern,
     Wish,
     derive,
+    outdated,
     permit,
     read_target,
     revoke,
@@ -49,6 +50,10 @@ TOUCH = Target(
     cwd="docs",
     agent="default",
 )
+
+
+HEAD = replace(TOUCH, program="/usr/bin/head", argv=("head", "a", "b"))
+"""Of a program that is known to start nothing."""
 
 
 def rule(target: Target, pattern: Pattern | None = None) -> Rule:
@@ -192,23 +197,38 @@ def test_a_permission_does_not_hold_for_a_program_that_others_can_replace_by_now
 def test_a_pattern_widens_what_the_operator_wrote_and_nothing_else() -> None:
     """Prefixes, any arguments and variables are admitted as they were written; program and place stay."""
     pattern = Pattern((Prefix("a"), AnyArgument()), rest=True, env=frozenset({"LANG"}))
-    wide = permitted(wish=Wish(pattern=pattern))
-    assert wide.rule.matches(TOUCH)
-    assert wide.rule.matches(replace(TOUCH, argv=("touch", "abc", "z", "more")))
-    assert wide.rule.matches(replace(TOUCH, env=frozenset({"LANG"})))
+    wide = permitted(HEAD, Wish(pattern=pattern))
+    assert wide.rule.matches(HEAD)
+    assert wide.rule.matches(replace(HEAD, argv=("head", "abc", "z", "more")))
+    assert wide.rule.matches(replace(HEAD, env=frozenset({"LANG"})))
     for other in (
-        replace(TOUCH, argv=("touch", "b", "z")),
-        replace(TOUCH, argv=("touch", "a")),
-        replace(TOUCH, cwd="."),
-        replace(TOUCH, program="/usr/bin/rm", argv=("rm", "a", "b")),
-        replace(TOUCH, env=frozenset({"LANG", "TZ"})),
-        replace(TOUCH, env=frozenset({"LD_PRELOAD"})),
-        replace(TOUCH, stdin=True),
+        replace(HEAD, argv=("head", "b", "z")),
+        replace(HEAD, argv=("head", "a")),
+        replace(HEAD, cwd="."),
+        replace(HEAD, program="/usr/bin/rm", argv=("rm", "a", "b")),
+        replace(HEAD, env=frozenset({"LANG", "TZ"})),
+        replace(HEAD, env=frozenset({"LD_PRELOAD"})),
+        replace(HEAD, stdin=True),
     ):
         assert not wide.rule.matches(other)
     assert "<begins with a> <any> <any more>" in wide.summary
     variable = replace(TOUCH, env=frozenset({"LANG"}))
     assert rule(variable, Pattern((Literal("a"), Literal("b")), env=frozenset({"LANG"}))).matches(variable)
+
+
+@pytest.mark.parametrize("name", ["touch", "json_pp", "xdg-user-dir", "debugfs"])
+@pytest.mark.parametrize(
+    "pattern",
+    [Pattern((Literal("a"), AnyArgument())), Pattern((Literal("a"), Prefix("b"))), Pattern((), rest=True)],
+)
+def test_nothing_is_left_open_to_a_program_that_may_start_others(name: str, pattern: Pattern) -> None:
+    """What is not known to start nothing is permitted with the arguments of the call, never a pattern's."""
+    target = replace(TOUCH, program=f"/usr/bin/{name}", argv=(name, "a", "b"))
+    with pytest.raises(InvalidRequest, match=f"`{name}` may start what they name.*may_start_others"):
+        rule(target, pattern)
+    literal = rule(target, Pattern((Literal("a"), Literal("b"))))
+    assert (outdated(literal), outdated(rule(HEAD, pattern))) == ("", "")
+    assert "leaves arguments open" in outdated(replace(literal, argv=pattern.argv, rest=pattern.rest))
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,20 @@
 """Programs that start others and variables that programs obey are known by name."""
 
+import re
+from pathlib import Path
+
 import pytest
 
-from tyrum_gateway.domain.policy import Decision, Effect, Rule, Target, injects, starts_others
+from tyrum_gateway.domain.policy import (
+    HARMLESS,
+    Decision,
+    Effect,
+    Rule,
+    Target,
+    injects,
+    starts_nothing,
+    starts_others,
+)
 
 
 @pytest.mark.parametrize(
@@ -80,3 +92,28 @@ def test_variables_that_inject_are_known(name: str, expected: bool) -> None:
     rule = Rule("r", Decision.ALLOW, "ops", env=frozenset({name}))
     target = Target("process.run", Effect.STATE_CHANGING, program="/x", argv=("x",), env=frozenset({name}))
     assert rule.matches(target) is not expected
+
+
+@pytest.mark.parametrize("name", sorted(HARMLESS))
+def test_what_is_known_to_start_nothing_cannot(name: str) -> None:
+    """The program of this name imports nothing that starts a program or loads code, and is no link."""
+    program = Path("/usr/bin", name)
+    if not program.exists() or program.is_symlink():
+        pytest.skip(f"{program} is not installed, or is another program here")
+    assert starts_nothing(str(program))
+    content = program.read_bytes()
+    assert content.startswith(b"\x7fELF")
+    starting = re.findall(rb"\0(exec[vl]\w*|posix_spawnp?|system|popen|v?fork|dlopen)\0", content)
+    assert not starting
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        *("/usr/local/bin/cat", "/home/me/bin/cat", "cat", "/usr/bin/cat.sh", "/usr/bin/cat2", "/usr/bin/"),
+        *("/usr/bin/coreutils", "/usr/bin/busybox", "/usr/bin/sort", "/usr/bin/uniq", "/usr/bin/tee"),
+    ],
+)
+def test_what_is_not_on_the_list_may_start_others(program: str) -> None:
+    """A name elsewhere, a variant, a multi-call binary and what writes files are not known to be harmless."""
+    assert not starts_nothing(program)

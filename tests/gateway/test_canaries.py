@@ -81,6 +81,7 @@ policy:
       - id: leak
         decision: allow
         author: the test
+        may_start_others: true
         match:
           tool: process.run
           program: "{bin}/leak"

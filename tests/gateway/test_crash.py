@@ -107,6 +107,7 @@ MARKING_RULE = """\
       - id: mark
         decision: allow
         author: the test
+        may_start_others: true
         match: {{tool: process.run, program: {program}, replaceable: true}}
 """
 

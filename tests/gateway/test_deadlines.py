@@ -46,6 +46,7 @@ RULES = """\
       - id: linger
         decision: allow
         author: the test
+        may_start_others: true
         match: {tool: process.run, program: PROGRAMS/linger, replaceable: true}
 """
 

@@ -37,6 +37,7 @@ RULE = """\
       - id: linger
         decision: allow
         author: the test
+        may_start_others: true
         match: {{tool: process.run, program: {directory}/linger, replaceable: true}}
 """
 DRAINING = (

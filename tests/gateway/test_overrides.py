@@ -22,6 +22,7 @@ from tyrum.chat.v1 import event_pb2
 from tyrum.policy.v1 import policy_pb2
 from tyrum_gateway.domain.ids import PrincipalId
 from tyrum_gateway.storage import SqliteStore
+from tyrum_gateway.storage.times import to_microseconds
 
 SCRIPT = """\
 version: 1
@@ -33,6 +34,10 @@ scenarios:
   - user: other
     steps:
       - calls: [{tool: process.run, arguments: {argv: [touch, other]}}]
+      - deltas: ["Done."]
+  - user: {prefix: "head "}
+    steps:
+      - calls: [{tool: process.run, arguments: {argv: [head, made]}}]
       - deltas: ["Done."]
   - user: {prefix: "brief "}
     steps:
@@ -79,6 +84,22 @@ scenarios:
       - deltas: ["Said."]
 """
 APPROVER = "approver-" + "t" * 40
+STORED = {
+    "override_id": "over_" + "0" * 26,
+    "agent": "default",
+    "rule": json.dumps(
+        {
+            **{"author": "Eve", "reason": "", "tool": "process.run", "effect": "state_changing", "cwd": "."},
+            **{"program": "/usr/bin/touch", "argv": [], "rest": True, "env": [], "secrets": []},
+        }
+    ),
+    "summary": "/usr/bin/touch <any more> (in .)",
+    **dict.fromkeys(("created_by", "created_method", "created_from", "created_reason"), "Eve"),
+    "created_at": 1,
+    "revoked_by": "",
+    "revoked_reason": "",
+}
+"""A permission of a gateway that knew fewer programs that start others."""
 
 
 @pytest.fixture(scope="module")
@@ -94,10 +115,16 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
     async def prepare() -> None:
         async with await SqliteStore.open(state / "tyrum.sqlite3") as store:
             digest = hashlib.sha256(APPROVER.encode()).hexdigest()
-            await store.ensure_principal(new(PrincipalId), "approver", ["approver"], digest, now())
+            who = new(PrincipalId)
+            await store.ensure_principal(who, "approver", ["approver"], digest, now())
+        with closing(sqlite3.connect(state / "tyrum.sqlite3")) as connection, connection:
+            row = {**STORED, "created_principal_id": who, "expires_at": to_microseconds(now()) + 10**12}
+            columns = ", ".join(row)
+            holes = ", ".join(f":{name}" for name in row)
+            connection.execute(f"INSERT INTO overrides ({columns}) VALUES ({holes})", row)  # noqa: S608
 
     asyncio.run(prepare())
-    rule = f"{{id: own, decision: allow, author: ops, match: {{tool: process.run, program: {own}}}}}"
+    rule = f"{{id: own, decision: allow, author: ops, may_start_others: true, match: {{tool: process.run, program: {own}}}}}"
     script = SCRIPT.replace("OWN", str(own))
     with serving(directory, configs.write(directory, script=script, rules=f"      - {rule}")) as running:
         yield running
@@ -198,6 +225,26 @@ async def test_what_was_permitted_for_good_runs_unasked_until_it_is_revoked(
     assert (answer[2]["override"], answer[2]["from"]) == (override, approved.resolved_from)
 
 
+async def test_a_permission_that_is_too_wide_by_now_is_superseded(
+    gateway: RunningGateway, client: Client
+) -> None:
+    """A start ends stored permissions that leave a program open that may start others, and tells of each."""
+    override = str(STORED["override_id"])
+    (found,) = [
+        item
+        for item in json.loads(
+            gateway.tyrum("policy", "overrides", "list", "--all", "--output", "json").stdout
+        )
+        if item["override_id"] == override
+    ]
+    why = "superseded: it leaves arguments open, and `touch` may start what they name"
+    assert (found["revoked_by"], found["revoked_reason"][: len(why)]) == ("kernel", why)
+    assert override not in await listed(client, ended=False)
+    assert [(kind, actor) for kind, actor, _ in audit(gateway, override)] == [("override.revoked", "kernel")]
+    assert f"warning: permission {override} (/usr/bin/touch <any more> (in .)) {why}" in gateway.log
+    assert "superseded" in gateway.tyrum("policy", "overrides", "list", "--all").stdout
+
+
 async def test_the_path_of_a_program_that_others_can_replace_permits_nothing(client: Client) -> None:
     """A rule that allows it by its path is not enough: the call asks, and says why it cannot be for good."""
     question = await asked(client, "own")
@@ -259,9 +306,9 @@ async def test_questions_that_were_asked_before_stay_questions(client: Client) -
 
 async def test_a_pattern_permits_what_the_operator_wrote(client: Client) -> None:
     """A pattern on the wire admits what it says; one that does not fit the call resolves nothing."""
-    question = await asked(client, "other")
+    question = await asked(client, "head one")
     (approval,) = question.approvals
-    wrong = policy_pb2.OverridePattern(argv=[policy_pb2.ArgumentMatch(literal="made")])
+    wrong = policy_pb2.OverridePattern(argv=[policy_pb2.ArgumentMatch(literal="other")])
     empty = policy_pb2.OverridePattern(argv=[policy_pb2.ArgumentMatch(prefix="")])
     for pattern in (wrong, empty, policy_pb2.OverridePattern(env=["LD_PRELOAD"], rest=True)):
         with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -282,7 +329,7 @@ async def test_a_pattern_permits_what_the_operator_wrote(client: Client) -> None
     wide = policy_pb2.OverridePattern(argv=[policy_pb2.ArgumentMatch(any=True)])
     approved = await always(client, approval, pattern=wide)
     await ended(client, question)
-    _, events = await client.turn("touch anything")
+    _, events = await client.turn("head anything")
     assert [item.rule_id for item in decisions(events)] == [approved.override_id]
     await revoke(client, approved.override_id)
 

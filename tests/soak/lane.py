@@ -48,6 +48,7 @@ RULES = """\
       - id: mark
         decision: allow
         author: the soak
+        may_start_others: true
         match: {{tool: process.run, program: {programs}/{allowed}, replaceable: true}}
       - id: barred
         decision: deny

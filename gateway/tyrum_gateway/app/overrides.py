@@ -13,9 +13,10 @@ import structlog
 
 from tyrum_gateway.app.finishing import Finishing
 from tyrum_gateway.domain import policy
+from tyrum_gateway.domain.canonical import Value
 from tyrum_gateway.domain.commit import AuditEntry
 from tyrum_gateway.domain.ids import OverrideId
-from tyrum_gateway.domain.override import Override, revoke
+from tyrum_gateway.domain.override import Override, outdated, revoke
 from tyrum_gateway.domain.ports import Clock, OverrideStore
 from tyrum_gateway.domain.principal import Principal
 
@@ -23,6 +24,12 @@ log = structlog.get_logger(__name__)
 
 MOST = 1000
 """Overrides of an agent that are asked; the newest count, and what an older one permits is asked about."""
+
+
+KERNEL = "kernel"
+"""Actor of what no human did."""
+
+_PAGE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +105,27 @@ class Overrides:
             },
         )
         return await self._finishing.run(self._revoke(ended, audit))
+
+    async def supersede(self) -> Sequence[Override]:
+        """End what is in force and wider than an override may be by now; return what was ended, newest first.
+
+        Called before the first call is decided.
+        """
+        superseded: list[Override] = []
+        before: OverrideId | None = None
+        while True:
+            page = await self.page(before, _PAGE, ended=False)
+            for item in page.overrides:
+                why = outdated(item.rule)
+                if not why:
+                    continue
+                ended = revoke(item, by=KERNEL, reason=f"superseded: {why}", now=self._clock.now())
+                details: dict[str, Value] = {"by": KERNEL, "reason": f"superseded: {why}"}
+                audit = AuditEntry("override.revoked", KERNEL, item.override_id, details)
+                superseded.append(await self._finishing.run(self._revoke(ended, audit)))
+            before = page.following
+            if before is None:
+                return superseded
 
     async def page(self, before: OverrideId | None, size: int, *, ended: bool) -> Page:
         """Read a page of at most `size`, newest first; of those that ended only when asked to."""

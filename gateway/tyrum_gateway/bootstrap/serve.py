@@ -30,6 +30,7 @@ from tyrum_gateway.bootstrap.system import forbid_core_dumps
 from tyrum_gateway.bootstrap.tls import CertificateFiles
 from tyrum_gateway.config.profiles import profile_problems
 from tyrum_gateway.config.settings import Settings
+from tyrum_gateway.domain.override import Override
 from tyrum_gateway.domain.principal import Role
 from tyrum_gateway.rpc.approvals import ApprovalServicer
 from tyrum_gateway.rpc.audit import AuditServicer
@@ -66,7 +67,7 @@ class Serving:
     providers: Mapping[str, str]
     """Provider name to its lifecycle, with the reason when it is not admitted."""
     warnings: Sequence[str]
-    """Profiles that can run nothing, and why."""
+    """Profiles that can run nothing, and permissions that were superseded; with the reason."""
 
 
 async def serve(
@@ -125,6 +126,7 @@ async def serve(
             )
             anchor = Anchor(directory.audit, settings.audit_heads)
             async with recorded(settings, store, anchor, version, parts.alarms) as keeper:
+                superseded = [_superseded(item) for item in await parts.overrides.supersede()]
                 token = directory.operator_token(new_token)
                 if not await parts.identity.ensure("operator", list(Role), token):
                     fix = "delete it to get a new one, unless the principal `operator` is disabled"
@@ -170,6 +172,7 @@ async def serve(
                         ready=ready,
                         keeper=keeper,
                         readiness=readiness,
+                        superseded=superseded,
                     )
         finally:
             await store.close()
@@ -186,6 +189,7 @@ async def _run(
     ready: Callable[[Serving], None],
     keeper: HeadKeeper,
     readiness: Readiness,
+    superseded: Sequence[str],
 ) -> None:
     terminated, hurried = asyncio.Event(), asyncio.Event()
     stopping, started = asyncio.Event(), asyncio.Event()
@@ -211,7 +215,8 @@ async def _run(
             problems = profile_problems(settings, parts.host.statuses())
             for problem in problems:
                 log.warning("profile_unusable", profile=problem.profile, reason=problem.message)
-            ready(Serving(bound, _lifecycles(parts), [problem.message for problem in problems]))
+            warnings = [*superseded, *(problem.message for problem in problems)]
+            ready(Serving(bound, _lifecycles(parts), warnings))
             readiness.phase = ""
             collector.settle()
             await terminated.wait()
@@ -238,6 +243,13 @@ async def _rest(engine: Engine, hurried: asyncio.Event) -> bool:
     rest.cancel()
     hurry.cancel()
     return rest.done()
+
+
+def _superseded(override: Override) -> str:
+    """Say which permission a start ended, for log and terminal."""
+    why = "" if override.revocation is None else override.revocation.reason
+    log.warning("override_superseded", override=override.override_id, permits=override.summary, reason=why)
+    return f"permission {override.override_id} ({override.summary}) {why}"
 
 
 def _problems_of(settings: Settings, status: ProviderStatus) -> list[str]:

@@ -18,7 +18,7 @@ from tyrum_gateway.domain.override import LONGEST_LIFE, SHORTEST_LIFE
 if TYPE_CHECKING:
     from tyrum.approval.v1.approval_pb2 import ResolveApprovalRequest
 
-_EXAMPLE = "an example: --pattern '[status, {prefix: src/}, {any: true}]'"
+_EXAMPLE = "an example: --pattern '[-n, {any: true}, {prefix: src/}]'"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

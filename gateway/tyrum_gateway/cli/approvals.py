@@ -69,7 +69,7 @@ def approve(
         str,
         typer.Option(
             metavar="LIST",
-            help="With --always: arguments as `argv` of a rule has them, such as '[status, {prefix: src/}]'.",
+            help="With --always: arguments as `argv` of a rule has them, such as '[-n, {any: true}]'.",
         ),
     ] = "",
     rest: Annotated[

@@ -63,6 +63,8 @@ async def _every(gateway: Gateway, *, ended: bool) -> list[Override]:
 
 
 def _state(override: Override) -> str:
+    if override.HasField("revoked_at") and override.revoked_reason.startswith("superseded: "):
+        return f"superseded {moment(override.revoked_at)} by {override.revoked_by}"
     if override.HasField("revoked_at"):
         return f"revoked {moment(override.revoked_at)} by {override.revoked_by}"
     if override.HasField("expires_at") and override.expires_at.seconds <= time.time():

@@ -216,8 +216,8 @@ class Match(Section):
         default=None,
         max_length=255,
         description="The arguments after the program, one item each: text for exactly this argument, "
-        "`{prefix: TEXT}` or `{any: true}`. Without it, any arguments; an allow for a program that starts "
-        "others (an interpreter, a wrapper, git, find and their like) must fix each one by text.",
+        "`{prefix: TEXT}` or `{any: true}`. Without it, any arguments; an allow must fix each one by text "
+        "unless the program is known to start nothing, or the rule says `may_start_others`.",
     )
     rest: bool = Field(default=False, description="Whether further arguments may follow those of `argv`.")
     cwd: RelativePath | None = Field(
@@ -255,6 +255,11 @@ class Rule(Section):
     )
     reason: Annotated[str, StringConstraints(max_length=500)] = Field(
         default="", description="Why; shown to the model when the rule denies."
+    )
+    may_start_others: bool = Field(
+        default=False,
+        description="Whether the author answers for everything that an allow with open arguments or standard "
+        "input lets its program start or write. Needed for every program that is not known to start nothing.",
     )
     match: Match = Field(description="What the rule applies to; `{}` is every call.")
 

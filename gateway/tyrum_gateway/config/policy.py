@@ -29,6 +29,7 @@ def _rule(rule: model.Rule) -> policy.Rule:
         stdin=match.stdin,
         secrets=frozenset(match.secrets),
         replaceable=match.replaceable,
+        may_start_others=rule.may_start_others,
     )
 
 

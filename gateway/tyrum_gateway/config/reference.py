@@ -11,6 +11,18 @@ from typing import Any
 
 from tyrum_gateway.config.document import MAX_BYTES, MAX_DEPTH, MAX_LINE, MAX_NODES
 from tyrum_gateway.config.model import ConfigFile
+from tyrum_gateway.domain.policy import HARMLESS
+
+
+def _harmless() -> str:
+    names: dict[str, list[str]] = {}
+    for name, why in HARMLESS.items():
+        names.setdefault(why, []).append(f"`{name}`")
+    rows = [f"| {', '.join(items)} | {why} |" for why, items in names.items()]
+    return "\n".join(["| programs | why |", "|---|---|", *rows])
+
+
+_HARMLESS = _harmless()
 
 _INTRODUCTION = f"""\
 # Configuration file
@@ -65,10 +77,14 @@ One literal command given as shell text is judged, and run, as its words in `arg
 other shell text asks, or is denied when a command seen in it is. [The guide](../guides/policy.md) has
 examples, and shows how to test rules.
 
-**A rule that allows an interpreter or a wrapper allows everything that it can start.** `bash`, `python3`,
-`env`, `xargs`, `find`, `sudo`, `ssh`, `git` and their like run other programs named in their arguments: an
-allow for one of them must fix every argument by text, or is refused. They are known by name; a program of
-your own that starts others is not, and the rule's author answers for it.
+**A rule that allows a program allows everything that its arguments make it start.** An allow therefore fixes
+every argument by text and gives no standard input, unless its program is known to start nothing, or the rule
+says `may_start_others: true`: then its author answers for all that the program can start, and for files it
+writes, which may run later. These are known to start nothing, and to write no file, whatever their arguments:
+
+{_HARMLESS}
+
+They are the distribution's own, in `/usr/bin` or `/bin`, by their real path.
 
 ## Keys
 """

@@ -1,7 +1,7 @@
 """What rules must mean: each can match something, and an allow is narrow enough to answer for.
 
-Invariant: an allow names tool, program and author, leaves nothing open to a program that starts others, and
-lists no variable that programs obey as code.
+Invariant: an allow names tool, program and author, leaves nothing open to a program that may start others
+unless its author answers for that, and lists no variable that programs obey as code.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from pathlib import Path as FilePath
 
 from tyrum_gateway.config.document import Entry, Mapping, Node, Scalar, Sequence, descend, select
 from tyrum_gateway.config.problems import Path, Place, Problem
-from tyrum_gateway.domain.policy import DEPLOYMENT, injects, starts_others
+from tyrum_gateway.domain.policy import DEPLOYMENT, injects, reads_data, starts_nothing, starts_others
 
 
 def rules(root: Mapping, file: str) -> Iterator[Problem]:
@@ -61,6 +61,10 @@ def _rule(rule: Mapping, path: Path, file: str) -> Iterator[Problem]:
             if key in conditions:
                 message = f"`{key}` widens an allow rule; on any other it has no effect"
                 yield Problem(file, conditions[key].place, (*path, "match", key), "no_effect", message)
+        if "may_start_others" in rule.entries:
+            message = "`may_start_others` widens an allow rule; on any other it has no effect"
+            place = rule.entries["may_start_others"].place
+            yield Problem(file, place, (*path, "may_start_others"), "no_effect", message)
         return
     if "shell" in conditions and _is_true(conditions["shell"].value):
         message = "an allow never matches a call that a shell runs; its commands are matched one by one"
@@ -76,7 +80,9 @@ def _rule(rule: Mapping, path: Path, file: str) -> Iterator[Problem]:
         if key not in conditions:
             message = f"this allow is too wide: `match.{key}` must say {why}"
             yield Problem(file, match.place, (*path, "match"), "too_wide", message)
-    yield from _openings(conditions, (*path, "match"), file)
+    if not _is_true(descend(rule, "may_start_others")):
+        yield from _openings(conditions, (*path, "match"), file)
+    yield from _injections(conditions, (*path, "match"), file)
 
 
 def _of_shell(match: Mapping, path: Path, file: str) -> Iterator[Problem]:
@@ -102,18 +108,28 @@ def _of_shell(match: Mapping, path: Path, file: str) -> Iterator[Problem]:
 
 def _openings(conditions: dict[str, Entry], path: Path, file: str) -> Iterator[Problem]:
     """Find what an allow leaves open for a call to run something else through it."""
-    program = conditions.get("program")
-    named = program.value if program is not None else None
-    if isinstance(named, Scalar) and isinstance(named.value, str) and starts_others(named.value):
-        argv = conditions["argv"].value if "argv" in conditions else None
-        fixed = isinstance(argv, Sequence) and all(isinstance(item, Scalar) for item in argv.items)
-        wide = [key for key in ("rest", "stdin") if key in conditions and _is_true(conditions[key].value)]
-        if not fixed or wide:
-            message = (
-                "this program starts what its arguments, input or files name: fix every argument by text in "
-                "`argv`, without `rest` and `stdin`, or let the calls ask"
-            )
-            yield Problem(file, named.place, (*path, "program"), "starts_others", message)
+    named = conditions["program"].value if "program" in conditions else None
+    if not isinstance(named, Scalar) or not isinstance(named.value, str):
+        return
+    program = _behind_link(named.value) or named.value
+    if starts_nothing(program):
+        return
+    argv = conditions["argv"].value if "argv" in conditions else None
+    fixed = isinstance(argv, Sequence) and all(isinstance(item, Scalar) for item in argv.items)
+    stdin, rest = (key in conditions and _is_true(conditions[key].value) for key in ("stdin", "rest"))
+    if fixed and not rest and (not stdin or reads_data(program)):
+        return
+    known = "starts" if starts_others(program) else "may start"
+    message = (
+        f"this program {known} what its arguments, input or files name: fix every argument by text in `argv`, "
+        "without `rest` and `stdin`, or let the calls ask; or write `may_start_others: true` beside `match`, "
+        "and answer for everything that it can start or write"
+    )
+    yield Problem(file, named.place, (*path, "program"), "starts_others", message)
+
+
+def _injections(conditions: dict[str, Entry], path: Path, file: str) -> Iterator[Problem]:
+    """Find names through which a call would hand code to the program."""
     for key in ("env", "secrets"):
         items = conditions[key].value if key in conditions else None
         for index, item in enumerate(items.items if isinstance(items, Sequence) else ()):

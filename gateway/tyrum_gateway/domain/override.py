@@ -184,7 +184,14 @@ def derive(target: Target, pattern: Pattern | None, *, override_id: OverrideId, 
     )
     if not rule.matches(target):
         raise InvalidRequest("override_pattern", "does not fit the approved call itself")
+    if rule.unanswered:
+        raise InvalidRequest("override_pattern", f"leaves arguments open, and {_unanswered(rule)}")
     return rule
+
+
+def outdated(rule: Rule) -> str:
+    """Say why the rule of a stored override is wider than any may be by now; empty when it may stand."""
+    return f"it leaves arguments open, and {_unanswered(rule)}" if rule.unanswered else ""
 
 
 def revoke(override: Override, *, by: str, reason: str, now: datetime) -> Override:
@@ -247,6 +254,14 @@ def _never(target: Target) -> str:
     if injecting:
         return f"it sets `{injecting[0]}`, which programs obey as code"
     return ""
+
+
+def _unanswered(rule: Rule) -> str:
+    name = PurePosixPath(rule.program or "").name
+    return (
+        f"`{name}` may start what they name: fix each one by text, or have a rule of the configuration "
+        "with `may_start_others: true` answer for it"
+    )
 
 
 def _require_foreign(approval: Approval, target: Target) -> None:

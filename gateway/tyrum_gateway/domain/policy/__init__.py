@@ -7,6 +7,7 @@ secret never rides along. Literals and patterns are different types.
 
 from tyrum_gateway.domain.policy.bundle import DEPLOYMENT, Bundle, bars, together
 from tyrum_gateway.domain.policy.evaluate import Override, Verdict, evaluate
+from tyrum_gateway.domain.policy.harmless import HARMLESS, reads_data, starts_nothing
 from tyrum_gateway.domain.policy.names import called_by_its_name, injects, starts_others
 from tyrum_gateway.domain.policy.nearest import Miss, near_misses
 from tyrum_gateway.domain.policy.rule import AnyArgument, ArgumentMatch, Decision, Literal, Prefix, Rule
@@ -15,6 +16,7 @@ from tyrum_gateway.domain.policy.target import Effect, Provenance, StartedComman
 
 __all__ = [
     "DEPLOYMENT",
+    "HARMLESS",
     "AnyArgument",
     "ArgumentMatch",
     "Bundle",
@@ -35,6 +37,8 @@ __all__ = [
     "injects",
     "near_misses",
     "overshadowed",
+    "reads_data",
+    "starts_nothing",
     "starts_others",
     "together",
 ]

@@ -1,7 +1,7 @@
 """Names that decide what else runs: programs that start others, and variables that programs obey.
 
-Invariant: these lists only make things stricter. A program that is not on them may still start others; that
-is why an allow names its program, and why somebody answers for it.
+Invariant: these lists only make things stricter. A program that is not on them may still start others; only
+of those in `harmless` is it known that they do not.
 """
 
 import re

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tyrum_gateway.domain.canonical import Value
+from tyrum_gateway.domain.policy.harmless import reads_data, starts_nothing
 from tyrum_gateway.domain.policy.names import called_by_its_name, injects
 from tyrum_gateway.domain.policy.target import Effect, Provenance, Target
 
@@ -78,6 +79,23 @@ class Rule:
     """Secrets that may be projected."""
     replaceable: bool = False
     """Whether the program may lie where others than root can replace it."""
+    may_start_others: bool = False
+    """Whether the author answers for what an open argument makes a program start that is not harmless."""
+
+    @property
+    def unanswered(self) -> bool:
+        """Tell whether calls may choose what runs without an author who answers for that.
+
+        True of an allow that leaves arguments or standard input open to a program of which it is not known
+        that it starts nothing. Such a rule is not to be put in force.
+        """
+        if self.decision is not Decision.ALLOW or self.effect is Effect.READ_ONLY or self.may_start_others:
+            return False
+        fixed = self.argv is not None and all(isinstance(item, Literal) for item in self.argv)
+        program = self.program or ""
+        if not fixed or self.rest:
+            return not starts_nothing(program)
+        return self.stdin and not reads_data(program)
 
     def matches(self, target: Target) -> bool:
         """Tell whether the rule applies to the target itself; commands inside shell text are `parts` of it.
@@ -150,6 +168,8 @@ class Rule:
         }
         if self.replaceable:
             value["replaceable"] = True
+        if self.may_start_others:
+            value["may_start_others"] = True
         return value
 
 

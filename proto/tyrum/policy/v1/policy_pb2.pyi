@@ -56,7 +56,8 @@ Global___ArgumentMatch: _TypeAlias = ArgumentMatch  # noqa: Y015
 @_typing.final
 class OverridePattern(_message.Message):
     """OverridePattern widens an override beyond the approved call; the program stays as it was. Whoever writes one
-    answers for every call that fits it.
+    answers for every call that fits it. It may leave arguments open (prefix, any, rest) only to a program that is
+    known to start nothing; for any other FIELD_INVALID.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -138,7 +139,9 @@ class Override(_message.Message):
     created_reason: _builtins.str
     """The reason given."""
     revoked_by: _builtins.str
-    """Name of the human who revoked it."""
+    """Name of the human who revoked it; `kernel` when a start of the gateway superseded it, because it is wider than
+    an override may be by now.
+    """
     revoked_reason: _builtins.str
     """The reason given for that."""
     @_builtins.property
