@@ -197,6 +197,11 @@ def test_the_quickstart_has_one_rule_of_each_sort(tmp_path: Path, program: str, 
         ("{id: a, decision: deny, match: {tool: process.rum}}", "expected `process.run`"),
         ("{id: a, decision: deny, match: {env: [A]}}", "on any other it has no effect"),
         ("{id: a, decision: deny, match: {replaceable: true}}", "`replaceable` widens an allow rule"),
+        (
+            "{id: a, decision: allow, author: me, match: {tool: process.run, program: /usr/bin/printf, "
+            'argv: [{prefix: "https://u@h/"}]}}',
+            "match.argv[0].prefix: this looks like a URL and allows none: it has user info",
+        ),
         ("{id: a, decision: deny, may_start_others: true, match: {}}", "`may_start_others` widens an allow"),
         ("{id: a, decision: deny, match: {rest: true}}", "`rest` extends `argv`"),
         (

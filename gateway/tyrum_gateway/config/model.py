@@ -158,7 +158,11 @@ class Profiles(Section):
 class PrefixArgument(Section):
     """An argument that begins with a text."""
 
-    prefix: str = Field(min_length=1, description="How the argument begins.")
+    prefix: str = Field(
+        min_length=1,
+        description="How the argument begins. To an allow, without `..` in the path that follows; the beginning of "
+        "a URL is compared with scheme, host, port and path of the argument.",
+    )
 
 
 class AnyArgument(Section):

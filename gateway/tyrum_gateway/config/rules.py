@@ -9,7 +9,15 @@ from pathlib import Path as FilePath
 
 from tyrum_gateway.config.document import Entry, Mapping, Node, Scalar, Sequence, descend, select
 from tyrum_gateway.config.problems import Path, Place, Problem
-from tyrum_gateway.domain.policy import DEPLOYMENT, injects, reads_data, starts_nothing, starts_others
+from tyrum_gateway.domain.policy import (
+    DEPLOYMENT,
+    flaw,
+    injects,
+    looks_like_url,
+    reads_data,
+    starts_nothing,
+    starts_others,
+)
 
 
 def rules(root: Mapping, file: str) -> Iterator[Problem]:
@@ -80,6 +88,7 @@ def _rule(rule: Mapping, path: Path, file: str) -> Iterator[Problem]:
         if key not in conditions:
             message = f"this allow is too wide: `match.{key}` must say {why}"
             yield Problem(file, match.place, (*path, "match"), "too_wide", message)
+    yield from _urls(match.value, (*path, "match"), file)
     if not _is_true(descend(rule, "may_start_others")):
         yield from _openings(conditions, (*path, "match"), file)
     yield from _injections(conditions, (*path, "match"), file)
@@ -104,6 +113,15 @@ def _of_shell(match: Mapping, path: Path, file: str) -> Iterator[Problem]:
             "`shell` it reaches the commands inside the text as well"
         )
         yield Problem(file, match.entries["argv"].place, (*path, "argv"), "never_matches", message)
+
+
+def _urls(match: Mapping, path: Path, file: str) -> Iterator[Problem]:
+    """Find prefixes that look like a URL, and with which none begins that an allow would take."""
+    for at, item in select(match, ("argv", "*", "prefix"), path):
+        prefix = item.value if isinstance(item, Scalar) else None
+        if isinstance(prefix, str) and looks_like_url(prefix) and (why := flaw(prefix)):
+            message = f"this looks like a URL and allows none: {why}; write the beginning of plain ones"
+            yield Problem(file, item.place, at, "never_matches", message)
 
 
 def _openings(conditions: dict[str, Entry], path: Path, file: str) -> Iterator[Problem]:

@@ -27,7 +27,9 @@ from tyrum_gateway.domain.policy import (
     Rule,
     Target,
     called_by_its_name,
+    flaw,
     injects,
+    looks_like_url,
     starts_others,
 )
 
@@ -182,6 +184,9 @@ def derive(target: Target, pattern: Pattern | None, *, override_id: OverrideId, 
         env=wanted.env,
         secrets=target.secrets,
     )
+    for item in wanted.argv:
+        if isinstance(item, Prefix) and looks_like_url(item.text) and (why := flaw(item.text)):
+            raise InvalidRequest("override_pattern.argv", f"has a prefix that no URL may begin with: {why}")
     if not rule.matches(target):
         raise InvalidRequest("override_pattern", "does not fit the approved call itself")
     if rule.unanswered:

@@ -13,6 +13,7 @@ from tyrum_gateway.domain.policy.nearest import Miss, near_misses
 from tyrum_gateway.domain.policy.rule import AnyArgument, ArgumentMatch, Decision, Literal, Prefix, Rule
 from tyrum_gateway.domain.policy.shadow import overshadowed
 from tyrum_gateway.domain.policy.target import Effect, Provenance, StartedCommand, Target
+from tyrum_gateway.domain.policy.url import flaw, looks_like_url
 
 __all__ = [
     "DEPLOYMENT",
@@ -34,7 +35,9 @@ __all__ = [
     "bars",
     "called_by_its_name",
     "evaluate",
+    "flaw",
     "injects",
+    "looks_like_url",
     "near_misses",
     "overshadowed",
     "reads_data",

@@ -12,6 +12,7 @@ from tyrum_gateway.domain.policy.bundle import Bundle
 from tyrum_gateway.domain.policy.names import injects
 from tyrum_gateway.domain.policy.rule import AnyArgument, ArgumentMatch, Decision, Literal, Prefix, Rule
 from tyrum_gateway.domain.policy.target import Target
+from tyrum_gateway.domain.policy.url import looks_like_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +134,8 @@ def _wanted(pattern: ArgumentMatch) -> str:
     match pattern:
         case Literal(text):
             return f"`{text}`"
+        case Prefix(text) if looks_like_url(text):
+            return f"a URL beginning `{text}`, without user info, braces or escaped slashes and dots"
         case Prefix(text):
             return f"a path beginning `{text}` that does not climb"
         case AnyArgument():

@@ -12,6 +12,7 @@ from tyrum_gateway.domain.canonical import Value
 from tyrum_gateway.domain.policy.harmless import reads_data, starts_nothing
 from tyrum_gateway.domain.policy.names import called_by_its_name, injects
 from tyrum_gateway.domain.policy.target import Effect, Provenance, Target
+from tyrum_gateway.domain.policy.url import begins_url, looks_like_url
 
 
 class Decision(StrEnum):
@@ -31,7 +32,10 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """An argument that begins so; to an allow, without `..` as a part of the path that follows."""
+    """An argument that begins so; to an allow, without `..` as a part of the path that follows.
+
+    What looks like a URL is compared as one, see `url`.
+    """
 
     text: str
 
@@ -179,16 +183,18 @@ def argument_matches(pattern: ArgumentMatch, argument: str) -> bool:
         case Literal(text):
             return argument == text
         case Prefix(text):
-            return argument.startswith(text)
+            return argument.startswith(text) or (looks_like_url(text) and begins_url(text, argument))
         case AnyArgument():
             return True
 
 
 def climbs(pattern: ArgumentMatch, argument: str) -> bool:
-    """Tell whether an argument leaves the directory by whose path a prefix lets it begin."""
+    """Tell whether an argument leaves the directory, or the site, by which a prefix lets it begin."""
     if not isinstance(pattern, Prefix):
         return False
     prefix = pattern.text
+    if looks_like_url(prefix) and not begins_url(prefix, argument):
+        return True
     # The dots that end a prefix may become `..` with what follows, and behind `-C` a path begins at once.
     begun = len(prefix.rstrip("."))
     return _parents(argument) > _parents(prefix) or _parents(argument[begun:]) > _parents(prefix[begun:])

@@ -17,6 +17,7 @@ from tyrum_gateway.domain.policy.rule import (
     climbs,
 )
 from tyrum_gateway.domain.policy.target import Effect
+from tyrum_gateway.domain.policy.url import looks_like_url
 
 _SEVERITY = {Decision.DENY: 0, Decision.REQUIRE_APPROVAL: 1, Decision.ALLOW: 2}
 
@@ -90,7 +91,8 @@ def _argument_covered(other: ArgumentMatch, argument: ArgumentMatch, *, climbing
         case _, Literal(text):
             return argument_matches(other, text) and (climbing or not climbs(other, text))
         case Prefix(text), Prefix(longer):
-            return text == longer or (climbing and longer.startswith(text))
+            # Which URLs begin with both is more than their text says.
+            return text == longer or (climbing and longer.startswith(text) and not looks_like_url(longer))
         case _:
             return False
 
