@@ -178,7 +178,8 @@ def test_a_whole_configuration_is_judged_as_its_agent(run: Run, tmp_path: Path) 
     config = tmp_path / "config.yaml"
     config.write_text(
         text
-        + "  default:\n    rules:\n      - {id: own, decision: allow, author: me, may_start_others: true, match: "
+        + "  default:\n    rules:\n      - {id: own, decision: allow, author: me, may_start_others: true, "
+        + "match: "
         + f"{{tool: process.run, replaceable: true, program: {programs.resolve()}/own}}}}\n"
         + "  deployment:\n    rules: [{id: never-there, decision: deny, match: {cwd: there}}]\n"
         + "providers:\n  local: {kind: isolation, command: [no-such-provider-installed], "
@@ -330,7 +331,8 @@ def test_a_program_that_others_can_replace_is_explained(run: Run, tmp_path: Path
         (", replaceable: true", "allow", "own"),
     ):
         path.write_text(
-            f"rules: [{{id: own, decision: allow, author: ops, may_start_others: true, match: {{{match}{more}}}}}]\n",
+            "rules: [{id: own, decision: allow, author: ops, may_start_others: true, "
+            f"match: {{{match}{more}}}}}]\n",
             encoding="utf-8",
         )
         for call in (str(own), f"{own} | {own}"):

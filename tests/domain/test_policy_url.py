@@ -72,7 +72,7 @@ def test_a_url_of_the_site_is_admitted(prefix: str, argument: str) -> None:
     ],
 )
 def test_what_another_reader_may_take_elsewhere_is_not_admitted(prefix: str, argument: str) -> None:
-    """Another host behind the same text, other paths behind dots and escapes, and what curl expands: all ask."""
+    """Another host behind the same text, other paths behind dots, and what curl expands: all ask."""
     assert not admits(prefix, argument)
     if argument.startswith(prefix):
         assert admits(prefix, argument, Decision.DENY), "a deny reaches what an allow does not"

@@ -87,12 +87,8 @@ APPROVER = "approver-" + "t" * 40
 STORED = {
     "override_id": "over_" + "0" * 26,
     "agent": "default",
-    "rule": json.dumps(
-        {
-            **{"author": "Eve", "reason": "", "tool": "process.run", "effect": "state_changing", "cwd": "."},
-            **{"program": "/usr/bin/touch", "argv": [], "rest": True, "env": [], "secrets": []},
-        }
-    ),
+    "rule": '{"author":"Eve","reason":"","tool":"process.run","effect":"state_changing","cwd":".",'
+    '"program":"/usr/bin/touch","argv":[],"rest":true,"env":[],"secrets":[]}',
     "summary": "/usr/bin/touch <any more> (in .)",
     **dict.fromkeys(("created_by", "created_method", "created_from", "created_reason"), "Eve"),
     "created_at": 1,
@@ -124,7 +120,8 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
             connection.execute(f"INSERT INTO overrides ({columns}) VALUES ({holes})", row)  # noqa: S608
 
     asyncio.run(prepare())
-    rule = f"{{id: own, decision: allow, author: ops, may_start_others: true, match: {{tool: process.run, program: {own}}}}}"
+    match = f"{{tool: process.run, program: {own}}}"
+    rule = f"{{id: own, decision: allow, author: ops, may_start_others: true, match: {match}}}"
     script = SCRIPT.replace("OWN", str(own))
     with serving(directory, configs.write(directory, script=script, rules=f"      - {rule}")) as running:
         yield running

@@ -39,7 +39,11 @@ RULES = """\
       - {id: seq, decision: allow, author: ops, match: {tool: process.run, program: /usr/bin/seq}}
       - {id: wc, decision: allow, author: ops, match: {tool: process.run, program: /usr/bin/wc, stdin: true}}
       - {id: cat, decision: allow, author: ops, match: {tool: process.run, program: /usr/bin/cat}}
-      - {id: rm, decision: allow, author: ops, may_start_others: true, match: {tool: process.run, program: /usr/bin/rm}}
+      - id: rm
+        decision: allow
+        author: ops
+        may_start_others: true
+        match: {tool: process.run, program: /usr/bin/rm}
   deployment:
     rules:
       - {id: no-rm, decision: deny, reason: nothing is removed, match: {program: /usr/bin/rm}}

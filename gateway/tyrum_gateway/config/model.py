@@ -160,8 +160,8 @@ class PrefixArgument(Section):
 
     prefix: str = Field(
         min_length=1,
-        description="How the argument begins. To an allow, without `..` in the path that follows; the beginning of "
-        "a URL is compared with scheme, host, port and path of the argument.",
+        description="How the argument begins. To an allow, without `..` in the path that follows; the "
+        "beginning of a URL is compared with scheme, host, port and path of the argument.",
     )
 
 

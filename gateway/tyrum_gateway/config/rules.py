@@ -139,9 +139,9 @@ def _openings(conditions: dict[str, Entry], path: Path, file: str) -> Iterator[P
         return
     known = "starts" if starts_others(program) else "may start"
     message = (
-        f"this program {known} what its arguments, input or files name: fix every argument by text in `argv`, "
-        "without `rest` and `stdin`, or let the calls ask; or write `may_start_others: true` beside `match`, "
-        "and answer for everything that it can start or write"
+        f"this program {known} what its arguments, input or files name: fix every argument by text in "
+        "`argv`, without `rest` and `stdin`, or let the calls ask; or write `may_start_others: true` beside "
+        "`match`, and answer for everything that it can start or write"
     )
     yield Problem(file, named.place, (*path, "program"), "starts_others", message)
 

@@ -1,8 +1,8 @@
 """Prefixes that are the beginning of a URL, and the URLs that begin so.
 
-Invariant: what a prefix admits has its scheme, host and port, whoever reads the URL. Text that two readers may
-take differently (user info, braces and ranges that curl expands, backslashes, escaped slashes and dots, control
-characters, anything beyond ASCII) begins like nothing.
+Invariant: what a prefix admits has its scheme, host and port, whoever reads the URL. Text that two readers
+may take differently (user info, braces and ranges that curl expands, backslashes, escaped slashes and dots,
+control characters, anything beyond ASCII) begins like nothing.
 """
 
 import re
@@ -55,8 +55,9 @@ def flaw(prefix: str) -> str:
 def begins_url(prefix: str, argument: str) -> bool:
     """Tell whether an argument is a URL that begins as a prefix says, after both were parsed and decoded.
 
-    Scheme, host and port are equal, unless the prefix ends before the host; the path, without its `.` and `..`
-    parts, begins like that of the prefix. Where the prefix has a query, the path is equal and the query begins.
+    Scheme, host and port are equal, unless the prefix ends before the host; the path, without its `.` and
+    `..` parts, begins like that of the prefix. Where the prefix has a query, the path is equal and the query
+    begins so.
     """
     if flaw(prefix):
         return False
