@@ -110,7 +110,7 @@ def test_what_is_known_to_start_nothing_cannot(name: str) -> None:
 @pytest.mark.parametrize(
     "program",
     [
-        *("/usr/local/bin/cat", "/home/me/bin/cat", "cat", "/usr/bin/cat.sh", "/usr/bin/cat2", "/usr/bin/"),
+        *("/usr/local/bin/cat", "/opt/bin/cat", "cat", "/usr/bin/cat.sh", "/usr/bin/cat2", "/usr/bin/"),
         *("/usr/bin/coreutils", "/usr/bin/busybox", "/usr/bin/sort", "/usr/bin/uniq", "/usr/bin/tee"),
     ],
 )
