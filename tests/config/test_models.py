@@ -208,3 +208,21 @@ def test_a_proxy_on_this_machine_may_lead_to_a_server_on_it(tmp_path: Path) -> N
     """Between two ports of this machine a key may travel without TLS."""
     keys = PROXIED.format("http://localhost:3128") + ", base_url: 'http://127.0.0.1:8000/v1'"
     assert lines(tmp_path, with_model(keys), ENVIRONMENT) == []
+
+
+def test_several_models_are_asked_in_their_order(tmp_path: Path) -> None:
+    """One name is a list of one; a list names what is declared, each once."""
+    models = "offline: {kind: offline}\n  spare: {kind: offline}"
+    text = MINIMAL.replace("offline: {kind: offline}", models)
+    assert load(tmp_path, text).agents["default"].models == ("offline",)
+    several = text.replace("{model: offline,", "{model: [spare, offline],")
+    assert load(tmp_path, several).agents["default"].models == ("spare", "offline")
+    place = "6:%d: agents.default.model"
+    for given, expected in (
+        ("[spare, spare]", f"{place % 28}[1]: listed twice"),
+        ("[spare, spar]", f"{place % 28}[1]: no model of this name is declared; did you mean `spare`?"),
+        ("[]", f"{place % 20}: must not be empty"),
+        ("[spare, 5]", f"{place % 28}[1]: expected text, found a number; quote it to make it text"),
+    ):
+        found = lines(tmp_path, text.replace("{model: offline,", f"{{model: {given},"))
+        assert found == [expected], given

@@ -34,6 +34,41 @@ def test_usage_adds_up_over_steps_and_attempts() -> None:
     ) == (35, 8, True)
 
 
+def test_a_turn_that_has_used_its_tokens_asks_no_model() -> None:
+    """Neither for the next step nor for another attempt; an answer that is there already is the turn's."""
+    limits = TurnLimits(steps=4, attempts=3, tokens=10)
+    present = replace(turn(), state=TurnState.RUNNING, step=1, attempt=1)
+    going_on = StepGenerated(1, 1, "", (proposed(Decision.DENY),), Usage(5, 4))
+    assert advance(present, going_on, limits).turn.state is TurnState.RUNNING
+    for event in (
+        replace(going_on, usage=Usage(5, 5)),
+        StepFailed(1, 1, "", "busy", retryable=True, usage=Usage(11, None)),
+    ):
+        spent = advance(present, event, limits).turn
+        assert spent.state is TurnState.FAILED
+        assert "10 (`limits.tokens_per_turn`)" in spent.reason
+    answered = StepGenerated(1, 1, "done", (), Usage(50, 50))
+    assert advance(present, answered, limits).turn.state is TurnState.COMPLETED
+
+
+def test_a_turn_knows_once_which_models_answered_it() -> None:
+    """In the order in which each first did; a model without a name adds none."""
+    present = replace(turn(), state=TurnState.RUNNING, step=1, attempt=1)
+    for step, model in enumerate(("main", "spare", "", "main"), 1):
+        text, calls = ("", (proposed(Decision.DENY),)) if step < 4 else ("done", ())
+        generated = StepGenerated(step, 1, text, calls, model=model)
+        present = advance(present, generated, LIMITS).turn
+    assert present.answered_by == ("main", "spare")
+
+
+def test_a_sum_with_something_untold_is_a_lower_bound() -> None:
+    """Sums keep what was told, whatever else was not."""
+    assert Usage(1, 2) + Usage(3, 4) == Usage(4, 6)
+    assert Usage(1, 2) + UNKNOWN == UNKNOWN + Usage(1, 2) == Usage(1, 2, lower_bound=True)
+    assert NOTHING.complete
+    assert not (Usage(1, 2) + UNKNOWN + NOTHING).complete
+
+
 @pytest.mark.parametrize(
     "event",
     [

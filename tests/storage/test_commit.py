@@ -5,6 +5,7 @@ import functools
 import random
 import sqlite3
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -29,9 +30,11 @@ from tyrum_gateway.domain.approval import Outcome
 from tyrum_gateway.domain.checkpoint import Checkpoint
 from tyrum_gateway.domain.commit import Accepted, AuditEntry, Commit, Committed
 from tyrum_gateway.domain.errors import Draining, KernelBug, StateUnusable, VersionConflict
-from tyrum_gateway.domain.ids import TurnId
+from tyrum_gateway.domain.ids import PrincipalId, TurnId
 from tyrum_gateway.domain.states import CallState, TurnState
+from tyrum_gateway.domain.token_day import TokenDay
 from tyrum_gateway.domain.turn import Turn
+from tyrum_gateway.domain.usage import NOTHING, Usage
 from tyrum_gateway.storage import SqliteStore
 from tyrum_gateway.storage.transaction import Transaction
 
@@ -301,3 +304,23 @@ async def test_closing_applies_what_was_handed_over(database: Path) -> None:
     with pytest.raises(Draining):
         await store.turn(turns[0].turn_id)
     await store.close()
+
+
+async def test_tokens_add_up_to_the_day_of_the_commit(store: SqliteStore, database: Path) -> None:
+    """Each commit tells the sum; days and principals are apart, and another gateway reads the same."""
+    midnight = datetime(2026, 12, 2, tzinfo=UTC)
+    today, turn = midnight.date(), await running(store)
+    told = []
+    for at, used in (
+        (midnight - timedelta(microseconds=1), Usage(1, 1)),
+        (midnight, Usage(10, None)),
+        (midnight + timedelta(hours=23), Usage(20, 3)),
+        (midnight + timedelta(hours=23), NOTHING),
+    ):
+        committed = await store.commit(Commit(turn, at, used=used))
+        turn = committed.turn
+        told.append(committed.token_day and (committed.token_day.day, committed.token_day.used))
+    assert told == [(today - timedelta(days=1), 2), (today, 10), (today, 33), None]
+    async with await SqliteStore.open(database) as other:
+        assert await other.token_day(turn.principal_id, today) == TokenDay(turn.principal_id, today, 33)
+        assert (await other.token_day(new(PrincipalId), today)).used == 0

@@ -75,6 +75,7 @@ _LANDED = {
     "v0002_governance.py": "1ba53f487f0aced6e699354ebc89baefa540fd91e0ca095086161bdc1735e938",
     "v0003_time_and_quota.py": "1b63872e32bc16201f5eb40df00dd01161b2185f2fe388f7c66c26ccb280e68b",
     "v0004_journals.py": "bffa4c21a1d01d06ff4e69ddfd8b07992ed7b512544c89f39c21310e78b5251f",
+    "v0005_models_and_tokens.py": "5e3632877270fbb89e2f6f74bd71c58dfced4f07f0a8f13103c924e758187485",
 }
 """Digests of migrations that databases have behind them; a new one is added when it lands."""
 

@@ -62,7 +62,9 @@ async def test_a_run_says_who_asked_with_what_and_what_came_of_it(store: SqliteS
     turn, *_ = await store.commit(begin(turn, call(turn, CallState.PERMITTED)))
     begun = turn.calls[0]
     turn, *_ = await store.commit(end(turn, "listing"))
-    told = replace(turn, input_tokens=12, output_tokens=3, usage_complete=False)
+    told = replace(
+        turn, input_tokens=12, output_tokens=3, usage_complete=False, answered_by=("main", "spare")
+    )
     turn, *_ = await store.commit(replace(finish(told), turn=replace(finish(told).turn, reason="done")))
 
     run = await store.runs.run(turn.turn_id)
@@ -71,6 +73,7 @@ async def test_a_run_says_who_asked_with_what_and_what_came_of_it(store: SqliteS
     assert (run.state, run.reason, run.number) == (TurnState.COMPLETED, "done", 1)
     assert (run.steps, run.attempts) == (2, 3)
     assert (run.input_tokens, run.output_tokens, run.usage_complete) == (12, 3, False)
+    assert run.answered_by == ("main", "spare")
     assert run.total is not None
     assert run.total > timedelta()
     assert run.output_bytes == 6
@@ -220,6 +223,7 @@ def test_waiting_counts_overlapping_questions_once(spans: list[tuple[int, int | 
         0,
         0,
         True,
+        (),
         (),
         approvals,
     )

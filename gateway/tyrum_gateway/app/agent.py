@@ -26,6 +26,8 @@ class EngineLimits:
     """Unfinished turns a principal may have in all conversations, those that wait for approval included."""
     concurrent_turns: int
     """Turns worked on at the same time; waiting turns do not count."""
+    daily_tokens_per_principal: int | None = None
+    """Reported tokens of a principal in a day (UTC), after which no model is asked; None: no bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class Agent:
     policy: Bundle
     tools: Mapping[str, Tool]
     name: str = "default"
+    model_name: str = ""
+    """Name of the model, where it does not say itself which of several answered."""
 
     def exposed(self) -> list[ToolSchema]:
         """Tools shown to a step: configured, not denied outright, and with a binding that is capable now."""

@@ -14,6 +14,7 @@ import structlog
 
 from tyrum_gateway.app.agent import Agent, EngineLimits
 from tyrum_gateway.app.alarms import Alarms
+from tyrum_gateway.app.allowance import Allowance
 from tyrum_gateway.app.approval_watch import ApprovalSignal
 from tyrum_gateway.app.interrupt import Interrupts
 from tyrum_gateway.app.observer import Observer
@@ -80,6 +81,7 @@ class Engine:
         """In work, and without an unfinished turn since the last commit that ended one."""
         self.approvals = ApprovalSignal()
         self.pasts = Pasts(store)
+        self._allowance = Allowance(store=store, clock=clock, daily=limits.daily_tokens_per_principal)
         self.turns = Turns(
             store=store,
             clock=clock,
@@ -87,6 +89,7 @@ class Engine:
             approvals=self.approvals,
             pasts=self.pasts,
             limits=limits,
+            allowance=self._allowance,
             observer=observer,
             ended=self._ended,
         )
@@ -103,6 +106,8 @@ class Engine:
             streams=streams,
             interrupts=self._interrupts,
             limits=limits,
+            allowance=self._allowance,
+            observer=observer,
             background=self._background,
         )
 
@@ -180,8 +185,10 @@ class Engine:
         self.pasts.forget(conversation_id)
         self._streams.unannounced(conversation_id)
         self.approvals.changed()
-        if isinstance(made, Committed) and made.turn.state.final:
-            self._ended(made)
+        if isinstance(made, Committed):
+            self._allowance.committed(made)
+            if made.turn.state.final:
+                self._ended(made)
         self.wake(made.turn)
 
     def _wake(

@@ -39,6 +39,7 @@ from tyrum_gateway.domain.turn_events import (
     SaveCheckpoint,
     StopProcess,
 )
+from tyrum_gateway.domain.usage import NOTHING, Usage
 
 KERNEL: Final = "kernel"
 """Actor of what nobody in particular did."""
@@ -55,6 +56,7 @@ def fold(
     bindings: tuple[Binding, ...] = (),
     results: Mapping[CallId, ProcessResult] | None = None,
     checkpoint: Checkpoint | None = None,
+    used: Usage = NOTHING,
 ) -> Commit:
     """Compose a commit.
 
@@ -68,6 +70,7 @@ def fold(
         bindings: Bindings of operations that begin.
         results: Process results of calls that end.
         checkpoint: New conversation state when the turn comes to rest.
+        used: Tokens that the transition adds to the turn's sums.
     """
     events: list[Payload] = []
     calls: dict[CallId, Call] = {}
@@ -103,6 +106,7 @@ def fold(
         bindings=bindings,
         evidence=tuple(evidence),
         checkpoint=checkpoint,
+        used=used,
         stops=tuple(stops),
         audit=(
             *(entry for payload in events if (entry := _audited(turn, payload, resolved))),
@@ -155,7 +159,13 @@ def _audited(turn: Turn, payload: Payload, resolved: tuple[Approval, ...]) -> Au
         case AttemptAbandoned():
             return entry("attempt.abandoned", turn.turn_id, step=payload.step, attempt=payload.attempt)
         case TurnFinished():
-            return entry("turn.ended", turn.turn_id, state=payload.state.value, reason=payload.reason)
+            return entry(
+                "turn.ended",
+                turn.turn_id,
+                state=payload.state.value,
+                reason=payload.reason,
+                models=list(turn.answered_by),
+            )
         case UserMessage() | AssistantMessage() | ToolCallProposed():
             return None
         case _:

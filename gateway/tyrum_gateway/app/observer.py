@@ -15,6 +15,14 @@ class Observer(Protocol):
         """A transition of a turn is durable; how long the store took."""
         ...
 
+    def step_answered(self, model: str) -> None:
+        """A model, by its name in the configuration, answered a step; empty when it is not known."""
+        ...
+
+    def tokens_refused(self) -> None:
+        """A model was not asked, because the principal has used the tokens of the day."""
+        ...
+
     def called(self, method: str, code: str) -> None:
         """A call of a method of the gateway (`unknown` for others) ended with a gRPC status code."""
         ...
@@ -29,6 +37,12 @@ class Unobserved(Observer):
 
     def committed(self, commit: Commit, seconds: float) -> None:
         """See `Observer.committed`."""
+
+    def step_answered(self, model: str) -> None:
+        """See `Observer.step_answered`."""
+
+    def tokens_refused(self) -> None:
+        """See `Observer.tokens_refused`."""
 
     def called(self, method: str, code: str) -> None:
         """See `Observer.called`."""

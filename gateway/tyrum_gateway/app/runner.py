@@ -14,8 +14,10 @@ from typing import Any, assert_never
 import structlog
 
 from tyrum_gateway.app.agent import Agent, EngineLimits
+from tyrum_gateway.app.allowance import Allowance
 from tyrum_gateway.app.backoff import pause_seconds
 from tyrum_gateway.app.interrupt import Interrupted, Interrupts
+from tyrum_gateway.app.observer import Observer, Unobserved
 from tyrum_gateway.app.past import Pasts
 from tyrum_gateway.app.proposals import AskAgain, Barred, Proposals, Ready
 from tyrum_gateway.app.step_bounds import StepText, require_few
@@ -24,7 +26,7 @@ from tyrum_gateway.app.turns import Turns
 from tyrum_gateway.app.withdrawn import Withdrawn
 from tyrum_gateway.domain.approval import Approval
 from tyrum_gateway.domain.binding import Binding
-from tyrum_gateway.domain.errors import KernelBug, ModelUnavailable, PermissionEnded, TyrumError
+from tyrum_gateway.domain.errors import KernelBug, ModelUnavailable, PermissionEnded, TokensSpent, TyrumError
 from tyrum_gateway.domain.ids import BindingId, CallId, OperationId, OverrideId, ProcessId
 from tyrum_gateway.domain.model import CallRequest, StepEnd, TextDelta
 from tyrum_gateway.domain.ports import Clock, Ids, Store
@@ -81,6 +83,8 @@ class TurnRunner:
         streams: Streams,
         interrupts: Interrupts,
         limits: EngineLimits,
+        allowance: Allowance,
+        observer: Observer | None = None,
         background: Background,
     ) -> None:
         self._agent = agent
@@ -93,6 +97,8 @@ class TurnRunner:
         self._streams = streams
         self._interrupts = interrupts
         self._limits = limits
+        self._allowance = allowance
+        self._observer = observer or Unobserved()
         self._background = background
 
     async def take_up(self, turn: Turn) -> Turn:
@@ -160,6 +166,7 @@ class TurnRunner:
 
     async def _attempt(self, turn: Turn, text: StepText) -> tuple[StepGenerated, Mapping[CallId, Ready]]:
         """Ask the model; what it emits is appended to `text` as it comes."""
+        await self._allowance.require(turn.principal_id)
         window = await self._pasts.window(turn)
         prompt = assemble(
             operator_instructions=self._agent.instructions, window=window, tools=self._agent.exposed()
@@ -174,16 +181,24 @@ class TurnRunner:
                         new = _well_formed(emitted)
                         text.add(new)
                         self._streams.delta(turn.conversation_id, attempt, new)
-                    case StepEnd(requests, usage):
+                    case StepEnd(requests, usage, model):
                         readable = [_readable(item) for item in requests]
                         require_few(readable)
                         decided = await self._proposals.decide(turn, readable)
-                        generated = StepGenerated(turn.step, turn.attempt, str(text), decided.calls, usage)
+                        model = model or self._agent.model_name
+                        self._observer.step_answered(model)
+                        generated = StepGenerated(
+                            turn.step, turn.attempt, str(text), decided.calls, usage, model
+                        )
                         return generated, decided.ready
         raise ModelUnavailable(_BROKE_OFF, retryable=True)
 
     def _failed(self, turn: Turn, text: StepText, why: ModelUnavailable) -> TurnEvent:
-        log.warning("model_unavailable", turn=turn.turn_id, reason=why.public, **why.context)
+        if isinstance(why, TokensSpent):
+            log.warning("tokens_spent", turn=turn.turn_id, principal=turn.principal_id, reason=why.public)
+            self._observer.tokens_refused()
+        else:
+            log.warning("model_unavailable", turn=turn.turn_id, reason=why.public, **why.context)
         return StepFailed(
             turn.step,
             turn.attempt,

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from tyrum_gateway.app.agent import EngineLimits
+from tyrum_gateway.app.allowance import Allowance
 from tyrum_gateway.app.approval_watch import ApprovalSignal
 from tyrum_gateway.app.fold import fold
 from tyrum_gateway.app.observer import Observer, Unobserved
@@ -41,6 +42,7 @@ from tyrum_gateway.domain.turn_events import (
     TurnEvent,
 )
 from tyrum_gateway.domain.turn_machine import advance
+from tyrum_gateway.domain.usage import Usage
 
 log = structlog.get_logger(__name__)
 
@@ -63,6 +65,7 @@ class Turns:
         approvals: ApprovalSignal,
         pasts: Pasts,
         limits: EngineLimits,
+        allowance: Allowance,
         observer: Observer | None = None,
         ended: Ended | None = None,
     ) -> None:
@@ -73,6 +76,7 @@ class Turns:
         self._streams = streams
         self._approvals = approvals
         self._limits = limits
+        self._allowance = allowance
         self._observer = observer or Unobserved()
         self._ended = ended
         self._endings: WeakValueDictionary[ConversationId, asyncio.Lock] = WeakValueDictionary()
@@ -135,6 +139,7 @@ class Turns:
                     bindings=bindings,
                     results=results,
                     checkpoint=await self._checkpoint(turn, transition.effects),
+                    used=_added(turn, transition.turn),
                 )
                 try:
                     began = time.perf_counter()
@@ -147,6 +152,7 @@ class Turns:
                     turn = newer
                     continue
                 stored, recorded, *_ = committed
+                self._allowance.committed(committed)
                 self.time.committed(stored.turn_id, moment)
                 self._pasts.committed(stored, recorded, commit.checkpoint)
             if stored.state.final and self._ended is not None:
@@ -197,6 +203,11 @@ class Turns:
         recorded = (effect.payload for effect in effects if isinstance(effect, Record))
         payloads = itertools.chain((event.payload for event in window.own), recorded)
         return extend(window.checkpoint, turn.number, payloads)
+
+
+def _added(before: Turn, after: Turn) -> Usage:
+    """Tell what a transition adds to the tokens of its turn."""
+    return Usage(after.input_tokens - before.input_tokens, after.output_tokens - before.output_tokens)
 
 
 def _awaited(turn: Turn, event: TurnEvent) -> bool:

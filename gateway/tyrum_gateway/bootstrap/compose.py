@@ -31,6 +31,7 @@ from tyrum_gateway.domain.policy import DEPLOYMENT, together
 from tyrum_gateway.domain.process import RunLimits
 from tyrum_gateway.domain.tool import Tool
 from tyrum_gateway.domain.turn import TurnLimits
+from tyrum_gateway.models.first_available import FirstAvailable
 from tyrum_gateway.storage import SqliteStore
 from tyrum_gateway.telemetry.redaction import Redactor
 from tyrum_gateway.tools.hosted_isolation import HostedIsolation
@@ -117,13 +118,14 @@ def compose(
     tools = _tools(settings, chosen, isolation, vault)
     agent = Agent(
         instructions=chosen.instructions,
-        model=seams.around_model(transport(settings.models[chosen.model], vault.reveal, version)),
+        model=seams.around_model(_model(settings, chosen, vault, version)),
         policy=together(settings.policies.get(DEPLOYMENT), settings.policies[chosen.policy]),
         tools={
             **{name: seams.around_tool(tool) for name, tool in tools.items()},
             **seams.tools,
         },
         name=chosen.name,
+        model_name=chosen.models[0],
     )
     limits = _limits(settings)
     overrides = Overrides(store=store.overrides, clock=clock)
@@ -154,7 +156,9 @@ def compose(
             engine=engine,
             streams=streams,
             limits=limits,
-            origin=Origin(agent=chosen.name, model=chosen.model, backend="native", host=socket.gethostname()),
+            origin=Origin(
+                agent=chosen.name, model=chosen.models[0], backend="native", host=socket.gethostname()
+            ),
         ),
         approvals=ApprovalDesk(
             store=store,
@@ -210,6 +214,13 @@ class Vault:
         return value
 
 
+def _model(settings: Settings, agent: AgentSettings, vault: Vault, version: str) -> Model:
+    models = [(name, transport(settings.models[name], vault.reveal, version)) for name in agent.models]
+    if len(models) == 1:
+        return models[0][1]
+    return FirstAvailable(models, settings.limits.step_time.total_seconds())
+
+
 def _isolation(settings: Settings, agent: AgentSettings, host: ProviderHost) -> HostedIsolation | None:
     if agent.isolation_profile is None:
         return None
@@ -243,11 +254,12 @@ def _tools(
 def _limits(settings: Settings) -> EngineLimits:
     limits = settings.limits
     return EngineLimits(
-        turn=TurnLimits(steps=limits.steps_per_turn, attempts=limits.attempts_per_step),
+        turn=TurnLimits(limits.steps_per_turn, limits.attempts_per_step, limits.tokens_per_turn),
         step_time=limits.step_time,
         turn_time=limits.turn_time,
         approval_expiry=settings.approval_expiry,
         queued_per_conversation=limits.queued_per_conversation,
         unfinished_per_principal=limits.unfinished_turns_per_principal,
         concurrent_turns=limits.concurrent_turns,
+        daily_tokens_per_principal=limits.daily_tokens_per_principal,
     )

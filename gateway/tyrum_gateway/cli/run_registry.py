@@ -184,7 +184,7 @@ def _summary(run: Run) -> tuple[str, ...]:
         _state(run),
         run.principal or run.principal_id,
         run.agent,
-        run.model,
+        ", ".join(run.answered_by) or run.model,
         str(len(run.calls)),
         _seconds(run.total) if run.HasField("total") else "",
         _tokens(run),
@@ -206,7 +206,7 @@ def _show(run: Run, *, wide: bool) -> None:
             ("turn", f"{run.turn_id}, number {run.number} of {run.conversation_id}"),
             ("asked by", named(run.principal, run.principal_id)),
             ("agent", run.agent),
-            ("model", run.model),
+            ("model", _model(run)),
             ("backend", f"{run.backend} {run.session}".strip()),
             ("host", run.host),
             ("state", _state(run)),
@@ -261,6 +261,12 @@ def _approval(approval: RunApproval) -> tuple[str, ...]:
         approval.origin or "-",
         approval.override_id or "-",
     )
+
+
+def _model(run: Run) -> str:
+    """Name the model, and which ones answered where that was not it alone."""
+    answered = list(run.answered_by)
+    return run.model if answered in ([], [run.model]) else f"{run.model}, answered by {', '.join(answered)}"
 
 
 def _state(run: Run) -> str:

@@ -102,6 +102,7 @@ _REFERENCES: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     (("models", "*", "api_key"), ("secrets",), "secret"),
     (("models", "*", "proxy_login"), ("secrets",), "secret"),
     (("agents", "*", "model"), ("models",), "model"),
+    (("agents", "*", "model", "*"), ("models",), "model"),
     (("agents", "*", "policy"), ("policy",), "policy bundle"),
     (("agents", "*", "secrets", "*"), ("secrets",), "secret"),
     (("agents", "*", "profiles", "isolation"), ("profiles", "isolation"), "isolation profile"),
@@ -160,6 +161,7 @@ def _secrets(root: document.Mapping, around: Surroundings) -> Iterator[Problem]:
 
 
 _SETS: tuple[tuple[str, ...], ...] = (
+    ("agents", "*", "model"),
     ("agents", "*", "secrets"),
     ("profiles", "isolation", "*", "path"),
     ("profiles", "isolation", "*", "required_claims"),

@@ -230,7 +230,7 @@ def _settings(checked: CheckedFile, environment: AbstractMapping[str, str], stat
             {
                 "default": AgentSettings(
                     name="default",
-                    model=agent.model,
+                    models=(agent.model,) if isinstance(agent.model, str) else tuple(agent.model),
                     policy=agent.policy,
                     workspace=state_dir / agent.workspace,
                     secrets=tuple(agent.secrets),
@@ -257,6 +257,8 @@ def _settings(checked: CheckedFile, environment: AbstractMapping[str, str], stat
             queued_per_conversation=limits.queued_per_conversation,
             unfinished_turns_per_principal=limits.unfinished_turns_per_principal,
             concurrent_turns=limits.concurrent_turns,
+            tokens_per_turn=limits.tokens_per_turn,
+            daily_tokens_per_principal=limits.daily_tokens_per_principal,
         ),
     )
 

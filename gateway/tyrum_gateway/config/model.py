@@ -47,10 +47,23 @@ class AgentProfiles(Section):
     )
 
 
+def _model_choice(value: Any) -> str:
+    return "<list>" if isinstance(value, list) else "<name>"
+
+
+ModelChoice = Annotated[
+    Annotated[Name, Tag("<name>")] | Annotated[list[Name], Field(min_length=1, max_length=8), Tag("<list>")],
+    Discriminator(_model_choice),
+]
+
+
 class Agent(Section):
     """One agent: its model, what it may do, and with what."""
 
-    model: Name = Field(description="Name of a model declared under `models`.")
+    model: ModelChoice = Field(
+        description="Name of a model declared under `models`, or a list of up to 8: the next is asked when "
+        "the one before cannot be reached, is busy or fails before it has said anything; not when it refuses."
+    )
     policy: Name = Field(
         description="Name of a rule bundle declared under `policy`; one named `deployment` holds besides."
     )
@@ -324,6 +337,20 @@ class Limits(Section):
         le=1_000_000,
         description="Turns without an end that one principal may have in all conversations, those that wait "
         "for approval included; further messages are refused until one ends.",
+    )
+    tokens_per_turn: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_000_000_000_000,
+        description="Tokens, read and written together as models report them, after which a turn takes no "
+        "further step: it fails and says so. What a model does not report is not counted.",
+    )
+    daily_tokens_per_principal: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_000_000_000_000,
+        description="Tokens that all turns of one principal may use on a day in UTC, counted in the same way "
+        "and over restarts; from then on no model is asked for them until the day ends.",
     )
     concurrent_turns: int = Field(
         default=64,

@@ -94,7 +94,8 @@ class AgentSettings:
     """One agent."""
 
     name: str
-    model: str
+    models: tuple[str, ...]
+    """Names in the order in which they are asked, at least one."""
     policy: str
     workspace: Path
     """Absolute, below the state directory; whoever serves creates it with mode 0700."""
@@ -152,6 +153,10 @@ class LimitSettings:
     queued_per_conversation: int
     unfinished_turns_per_principal: int
     concurrent_turns: int
+    tokens_per_turn: int | None
+    """None: no bound."""
+    daily_tokens_per_principal: int | None
+    """In UTC; None: no bound."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,10 @@ from tyrum_gateway.domain.ids import ApprovalId, CallId, ConversationId, Overrid
 from tyrum_gateway.domain.override import Override
 from tyrum_gateway.domain.process import ProcessResult
 from tyrum_gateway.domain.states import TurnState
+from tyrum_gateway.domain.token_day import TokenDay
 from tyrum_gateway.domain.transcript import Event, Payload
 from tyrum_gateway.domain.turn import Call, Turn
+from tyrum_gateway.domain.usage import NOTHING, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,8 @@ class Commit:
     stops: tuple[Call, ...] = ()
     """Calls that this settles while they execute: once it is durable, their processes are ended."""
     audit: tuple[AuditEntry, ...] = ()
+    used: Usage = NOTHING
+    """What this transition adds to the tokens of the turn's principal on the day of `at`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,8 @@ class Committed(NamedTuple):
     """When the turn has ended: whether another one of its conversation is unfinished, in this very commit."""
     stops: tuple[Call, ...]
     """As the commit says: whoever learns of it ends them."""
+    token_day: TokenDay | None = None
+    """The day of the principal with what this commit adds; None when it adds nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,10 @@
     ├── ProviderUnavailable  the operator looks at the provider
     ├── ModelUnavailable     the operator looks at the model
     │   ├── AnswerCutOff     the operator raises `max_output_tokens`
+    │   ├── AnswerMalformed  the operator chooses a model that makes better calls
     │   ├── AnswerRefused    the user asks for something else
-    │   └── PromptTooLong    the user begins a new conversation
+    │   ├── PromptTooLong    the user begins a new conversation
+    │   └── TokensSpent      the user waits for the next day, or the operator raises the limit
     ├── StateUnusable        the operator looks at the state directory
     │   ├── Damaged          … and restores a backup: trying again does not help
     │   └── DiskFull         … and makes room; the caller retries after that
@@ -157,12 +159,20 @@ class AnswerCutOff(ModelUnavailable):
     """The model used up what one step may say."""
 
 
+class AnswerMalformed(ModelUnavailable):
+    """The model answered, and its calls cannot be read."""
+
+
 class AnswerRefused(ModelUnavailable):
     """The model, or a filter at its server, declined to answer."""
 
 
 class PromptTooLong(ModelUnavailable):
     """The prompt, or prompt and answer together, do not fit the model's context."""
+
+
+class TokensSpent(ModelUnavailable):
+    """The principal has used the tokens of the day; the model was not asked."""
 
 
 class StateUnusable(TyrumError):

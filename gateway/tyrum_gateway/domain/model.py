@@ -98,6 +98,8 @@ class StepEnd:
 
     calls: tuple[CallRequest, ...]
     usage: Usage = UNKNOWN
+    model: str = ""
+    """Name of the model that answered, where several may; empty where there is one."""
 
 
 ModelEvent = TextDelta | StepEnd

@@ -5,7 +5,7 @@ Every method of `Store` that reads is bounded by an index, whatever the length o
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 from typing import Protocol, TypeVar
 
 from tyrum_gateway.domain.approval import Approval
@@ -25,6 +25,7 @@ from tyrum_gateway.domain.override import Override
 from tyrum_gateway.domain.past_turn import PastTurn
 from tyrum_gateway.domain.principal import Principal
 from tyrum_gateway.domain.states import CallState
+from tyrum_gateway.domain.token_day import TokenDay
 from tyrum_gateway.domain.tool import Execution
 from tyrum_gateway.domain.transcript import Event
 from tyrum_gateway.domain.turn import Turn
@@ -211,6 +212,10 @@ class Store(Protocol):
 
     async def next_turn(self, conversation_id: ConversationId) -> Turn | None:
         """Read the oldest turn of the conversation that is not final; None when all rest."""
+        ...
+
+    async def token_day(self, principal_id: PrincipalId, day: date) -> TokenDay:
+        """Read what a principal used on a day."""
         ...
 
     async def unfinished(self) -> Sequence[tuple[ConversationId, PrincipalId]]:

@@ -103,6 +103,8 @@ class Run:
     input_tokens: int
     output_tokens: int
     usage_complete: bool
+    answered_by: tuple[str, ...]
+    """Names of the models that answered its steps, in the order in which each first did."""
     calls: tuple[RunCall, ...]
     approvals: tuple[RunApproval, ...]
 

@@ -29,6 +29,8 @@ class TurnLimits:
     """Model steps a turn may take, >= 1."""
     attempts: int
     """Attempts of a step that may fail, >= 1; as many more may be lost to restarts."""
+    tokens: int | None = None
+    """Reported tokens, of both kinds, after which the model is not asked again; None: no bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class Turn:
     output_tokens: int = 0
     usage_complete: bool = True
     """False when a step's model told no usage: then the sums are lower bounds."""
+    answered_by: tuple[str, ...] = ()
+    """Names of the models that answered its steps, in the order in which each first did."""
 
 
 @dataclass(frozen=True, slots=True)

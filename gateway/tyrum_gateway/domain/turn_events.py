@@ -51,6 +51,8 @@ class StepGenerated:
     text: str
     calls: tuple[ProposedCall, ...]
     usage: Usage = UNKNOWN
+    model: str = ""
+    """Name of the model that answered; empty when it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,8 @@ def advance(turn: Turn, event: TurnEvent, limits: TurnLimits) -> Transition:
             return _taken_up(turn, event)
         case StepGenerated():
             _require(turn, Generate(event.step, event.attempt), event)
-            return _generated(_with_usage(turn, event.usage), event, limits)
+            answered = _with_answer(_with_usage(turn, event.usage), event.model)
+            return _generated(answered, event, limits)
         case StepFailed():
             _require(turn, Generate(event.step, event.attempt), event)
             return _step_failed(_with_usage(turn, event.usage), event, limits)
@@ -159,18 +160,21 @@ def _step_failed(turn: Turn, event: StepFailed, limits: TurnLimits) -> Transitio
         partial = transcript.AssistantMessage(event.step, event.attempt, event.text, incomplete=True)
         return _finish(turn, TurnState.FAILED, event.reason, [Record(partial)])
     if event.retryable:
-        return _next_attempt(turn, event.reason, more=turn.attempt - turn.lost < limits.attempts)
+        more = turn.attempt - turn.lost < limits.attempts
+        return _next_attempt(turn, event.reason, limits, more=more)
     return _finish(turn, TurnState.FAILED, event.reason, [])
 
 
 def _lost(turn: Turn, event: AttemptLost, limits: TurnLimits) -> Transition:
     """Begin the next attempt; what a restart ended is no failure of the model, and yet it is bounded."""
     more = turn.lost < limits.attempts
-    return _next_attempt(replace(turn, lost=turn.lost + 1), event.reason, more=more)
+    return _next_attempt(replace(turn, lost=turn.lost + 1), event.reason, limits, more=more)
 
 
-def _next_attempt(turn: Turn, reason: str, *, more: bool) -> Transition:
+def _next_attempt(turn: Turn, reason: str, limits: TurnLimits, *, more: bool) -> Transition:
     abandoned = Record(transcript.AttemptAbandoned(turn.step, turn.attempt, reason))
+    if (spent := _spent(turn, limits)) and more:
+        return _finish(turn, TurnState.FAILED, spent, [abandoned])
     if not more:
         return _finish(turn, TurnState.FAILED, reason, [abandoned])
     return Transition(replace(turn, attempt=turn.attempt + 1), (abandoned,))
@@ -285,6 +289,8 @@ def _settle_step(turn: Turn, effects: list[Effect], limits: TurnLimits) -> Trans
         return Transition(replace(turn, state=state), tuple(effects))
     if turn.step >= limits.steps:
         return _finish(turn, TurnState.FAILED, f"the turn took its {limits.steps} steps", effects)
+    if spent := _spent(turn, limits):
+        return _finish(turn, TurnState.FAILED, spent, effects)
     following = replace(turn, state=TurnState.RUNNING, step=turn.step + 1, attempt=1, lost=0, calls=())
     return Transition(following, tuple(effects))
 
@@ -330,6 +336,23 @@ def _with_usage(turn: Turn, usage: Usage) -> Turn:
         input_tokens=turn.input_tokens + (usage.input_tokens or 0),
         output_tokens=turn.output_tokens + (usage.output_tokens or 0),
         usage_complete=turn.usage_complete and usage.complete,
+    )
+
+
+def _with_answer(turn: Turn, model: str) -> Turn:
+    if not model or model in turn.answered_by:
+        return turn
+    return replace(turn, answered_by=(*turn.answered_by, model))
+
+
+def _spent(turn: Turn, limits: TurnLimits) -> str:
+    """Say that the model may not be asked again; empty while it may."""
+    used = turn.input_tokens + turn.output_tokens
+    if limits.tokens is None or used < limits.tokens:
+        return ""
+    return (
+        f"the turn has used {used:,} tokens and may use {limits.tokens:,} (`limits.tokens_per_turn`): "
+        "none are left for another step"
     )
 
 

@@ -10,7 +10,13 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from enum import Enum, auto
 
-from tyrum_gateway.domain.errors import AnswerCutOff, AnswerRefused, ModelUnavailable, PromptTooLong
+from tyrum_gateway.domain.errors import (
+    AnswerCutOff,
+    AnswerMalformed,
+    AnswerRefused,
+    ModelUnavailable,
+    PromptTooLong,
+)
 from tyrum_gateway.domain.usage import NOTHING, Usage
 
 _PASSING = frozenset({408, 409, 425, 429})
@@ -84,11 +90,8 @@ class Failures:
                 )
             case Ending.MALFORMED:
                 # The step is whole and nobody has seen or run any of it, unless there was text.
-                return self._failure(
-                    "{model} made a call whose arguments are no JSON object; nothing was executed",
-                    usage,
-                    retryable=not said,
-                )
+                text = "{model} made a call whose arguments are no JSON object; nothing was executed"
+                return AnswerMalformed(self._named(text), retryable=not said, usage=usage)
             case Ending.REJECTED:
                 return self._failure("the server of {model} refused to go on", usage, retryable=False)
             case Ending.PAUSED:

@@ -113,6 +113,7 @@ def run(item: Run) -> run_pb2.Run:
         input_tokens=item.input_tokens,
         output_tokens=item.output_tokens,
         usage_complete=item.usage_complete,
+        answered_by=item.answered_by,
         output_bytes=item.output_bytes,
         calls=[_call(call) for call in item.calls],
         approvals=[_approval(approval) for approval in item.approvals],

@@ -101,6 +101,7 @@ def turn_view(rows: Sequence[sqlite3.Row]) -> TurnView:
         input_tokens=row["input_tokens"],
         output_tokens=row["output_tokens"],
         usage_complete=bool(row["usage_complete"]),
+        answered_by=tuple(row["answered_by"].split()),
     )
     return TurnView(turn, _moment(row["ended_at"]))
 

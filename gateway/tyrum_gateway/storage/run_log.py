@@ -209,6 +209,7 @@ class SqliteRunLog(RunLog):
             input_tokens=row["input_tokens"],
             output_tokens=row["output_tokens"],
             usage_complete=bool(row["usage_complete"]),
+            answered_by=tuple(row["answered_by"].split()),
             calls=tuple(_call(item, targets.get(item["call_id"], "")) for item in called),
             approvals=tuple(_approval(item) for item in asked),
         )

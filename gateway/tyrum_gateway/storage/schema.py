@@ -14,7 +14,7 @@ from tyrum_gateway.domain.errors import DiskFull, StateUnusable
 from tyrum_gateway.storage.connection import failure, open_writer
 from tyrum_gateway.storage.new_file import NO_ROOM, make_directory, sync_directory
 
-VERSION = 4
+VERSION = 5
 """Version of the tables in `tables`; the newest migration has this number."""
 
 

@@ -26,6 +26,7 @@ from tyrum_gateway.storage.tables import (
     evidence,
     overrides,
     principals,
+    token_days,
     tokens,
     turns,
 )
@@ -75,6 +76,15 @@ AUDIT_HEAD = compiled(
 )
 INSERT_PRINCIPAL = _insert(principals)
 
+_added = insert(token_days).values({column.name: bindparam(column.name) for column in token_days.columns})
+ADD_TOKENS = compiled(
+    _added.on_conflict_do_update(
+        index_elements=["principal_id", "day"],
+        set_={name: token_days.c[name] + _added.excluded[name] for name in ("input_tokens", "output_tokens")},
+    ).returning((token_days.c.input_tokens + token_days.c.output_tokens).label("used"))
+)
+"""Add to a principal's day; tells the sum."""
+
 OPEN_TURN = compiled(
     conversations.update()
     .where(conversations.c.conversation_id == bindparam("conversation"))
@@ -102,7 +112,7 @@ _move = (
             for name in (
                 *("state", "step", "attempt", "reason", "ended_at"),
                 *("input_tokens", "output_tokens", "usage_complete"),
-                *("lost", "working_since", "changed_at"),
+                *("lost", "working_since", "changed_at", "answered_by"),
             )
         },
     )
@@ -221,6 +231,7 @@ _turn_with_calls = (
         turns.c.lost,
         turns.c.working_since,
         turns.c.changed_at,
+        turns.c.answered_by,
         calls.c.call_id,
         calls.c.position,
         calls.c.tool,
@@ -251,6 +262,12 @@ _next = (
     .scalar_subquery()
 )
 NEXT_TURN = compiled(_turn_with_calls.where(turns.c.turn_id == _next))
+
+TOKENS_OF_DAY = compiled(
+    select((token_days.c.input_tokens + token_days.c.output_tokens).label("used")).where(
+        token_days.c.principal_id == bindparam("principal"), token_days.c.day == bindparam("day")
+    )
+)
 
 _before = turns.alias("before")
 UNFINISHED = compiled(

@@ -7,7 +7,7 @@ import asyncio
 import functools
 import sqlite3
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Self
 
@@ -22,6 +22,7 @@ from tyrum_gateway.domain.past_turn import past_turns
 from tyrum_gateway.domain.ports import BoundOperation, ExecutedCall, OverrideStore, Store, TurnView, Window
 from tyrum_gateway.domain.principal import Principal
 from tyrum_gateway.domain.run import RunLog
+from tyrum_gateway.domain.token_day import TokenDay
 from tyrum_gateway.domain.transcript import Event
 from tyrum_gateway.domain.turn import Turn
 from tyrum_gateway.storage import damaged_turn, principal_writes, rows, statements, writes
@@ -35,7 +36,7 @@ from tyrum_gateway.storage.reads import Reads
 from tyrum_gateway.storage.run_log import SqliteRunLog
 from tyrum_gateway.storage.schema import prepare
 from tyrum_gateway.storage.statistics import Statistics
-from tyrum_gateway.storage.times import from_microseconds, to_microseconds
+from tyrum_gateway.storage.times import from_microseconds, to_days, to_microseconds
 from tyrum_gateway.storage.writer import Writer
 
 
@@ -174,6 +175,12 @@ class SqliteStore(Store):
         """See `Store.next_turn`."""
         (found,) = await self._reads.fetch((statements.NEXT_TURN, {"conversation": conversation_id}))
         return rows.turn_view(found).turn if found else None
+
+    async def token_day(self, principal_id: PrincipalId, day: date) -> TokenDay:
+        """See `Store.token_day`."""
+        parameters = {"principal": principal_id, "day": to_days(day)}
+        (found,) = await self._reads.fetch((statements.TOKENS_OF_DAY, parameters))
+        return TokenDay(principal_id, day, found[0]["used"] if found else 0)
 
     async def unfinished(self) -> Sequence[tuple[ConversationId, PrincipalId]]:
         """See `Store.unfinished`."""

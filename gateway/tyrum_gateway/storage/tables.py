@@ -89,6 +89,8 @@ turns = Table(
     _integer("lost", default=_ZERO),
     _integer("working_since", null=True),
     _integer("changed_at", null=True),
+    # Names of models, separated by blanks.
+    _text("answered_by", default=_EMPTY),
     UniqueConstraint("conversation_id", "number"),
     UniqueConstraint("principal_id", "request_id"),
     sqlite_strict=True,
@@ -98,6 +100,18 @@ Index("turns_unfinished", turns.c.conversation_id, turns.c.number, sqlite_where=
 # With the end, so that they are counted without a look at the rows.
 Index("turns_unfinished_of", turns.c.principal_id, turns.c.ended_at, sqlite_where=turns.c.ended_at.is_(None))
 Index("turns_of_principal", turns.c.principal_id, turns.c.turn_id)
+
+token_days = Table(
+    "token_days",
+    metadata,
+    _text("principal_id"),
+    # Days since 1970-01-01 in UTC.
+    _integer("day"),
+    _integer("input_tokens"),
+    _integer("output_tokens"),
+    PrimaryKeyConstraint("principal_id", "day"),
+    sqlite_strict=True,
+)
 
 bindings = Table(
     "bindings",

@@ -1,6 +1,6 @@
 """Time as the tables hold it: microseconds since 1970 in UTC, so that order needs no parsing."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from tyrum_gateway.domain.errors import Damaged
 
@@ -15,6 +15,11 @@ def to_microseconds(moment: datetime) -> int:
         TypeError: The moment has no time zone.
     """
     return (moment - _EPOCH) // _MICROSECOND
+
+
+def to_days(day: date) -> int:
+    """Write a day: how many it is after 1970-01-01."""
+    return (day - _EPOCH.date()).days
 
 
 def from_microseconds(count: int) -> datetime:

@@ -23,12 +23,13 @@ from tyrum_gateway.domain.errors import (
     VersionConflict,
 )
 from tyrum_gateway.domain.ids import OverrideId
+from tyrum_gateway.domain.token_day import TokenDay, day_of
 from tyrum_gateway.domain.transcript import ApprovalResolved, Event, Payload, ToolCallFinished, UserMessage
 from tyrum_gateway.domain.turn import Turn
 from tyrum_gateway.storage import override_rows, rows, statements
 from tyrum_gateway.storage.codec import encode
 from tyrum_gateway.storage.inserts import BINDINGS, CALLS, CHECKPOINTS, EVENTS, EVIDENCE
-from tyrum_gateway.storage.times import to_microseconds
+from tyrum_gateway.storage.times import to_days, to_microseconds
 from tyrum_gateway.storage.transaction import Transaction
 
 KERNEL: Final = "kernel"
@@ -98,6 +99,7 @@ def accept(transaction: Transaction, acceptance: Acceptance) -> Accepted:
             "lost": 0,
             "working_since": None,
             "changed_at": at,
+            "answered_by": "",
         },
     )
     message = UserMessage(acceptance.text, turn.principal_id)
@@ -143,7 +145,23 @@ def commit(transaction: Transaction, change: Commit) -> Committed:
         transaction.insert(CHECKPOINTS, [checkpoint])
     transaction.audit(change.audit, change.at)
     stored = replace(turn, version=turn.version + 1, changed_at=change.at)
-    return Committed(stored, events, followed, change.stops)
+    return Committed(stored, events, followed, change.stops, _count_tokens(transaction, change))
+
+
+def _count_tokens(transaction: Transaction, change: Commit) -> TokenDay | None:
+    if not change.used.tokens:
+        return None
+    principal_id, day = change.turn.principal_id, day_of(change.at)
+    counted = transaction.run(
+        statements.ADD_TOKENS,
+        {
+            "principal_id": principal_id,
+            "day": to_days(day),
+            "input_tokens": change.used.input_tokens or 0,
+            "output_tokens": change.used.output_tokens or 0,
+        },
+    ).fetchone()
+    return TokenDay(principal_id, day, counted["used"])
 
 
 def record(transaction: Transaction, entries: Sequence[AuditEntry], at: datetime) -> None:
@@ -231,6 +249,7 @@ def _move(transaction: Transaction, turn: Turn, at: int) -> bool:
         "new_lost": turn.lost,
         "new_working_since": None if turn.working_since is None else to_microseconds(turn.working_since),
         "new_changed_at": at,
+        "new_answered_by": " ".join(turn.answered_by),
     }
     if turn.state.final:
         values["conversation"] = turn.conversation_id

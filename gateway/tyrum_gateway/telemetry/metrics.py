@@ -99,6 +99,11 @@ class Metrics(Observer):
             "turn", _WORK, "From a turn's message to its end, waits for approval included."
         )
         self._steps = count("model_steps", "Model steps that were begun, of turns that ended.")
+        self._answers = count("model_answers", "Model steps that were answered, by the model.", model=())
+        self._spent = count(
+            "model_tokens_refused",
+            "Model steps that were not begun because the principal had used the tokens of the day.",
+        )
         self._abandoned = count(
             "model_attempts_abandoned", "Attempts at a model step that failed, broke off or were lost."
         )
@@ -163,6 +168,15 @@ class Metrics(Observer):
                 self._resolved.labels(approval.resolution.outcome.value).inc()
                 waited = approval.resolution.resolved_at - approval.created_at
                 self._wait_seconds.observe(max(waited.total_seconds(), 0))
+
+    def step_answered(self, model: str) -> None:
+        """See `Observer.step_answered`."""
+        if model:
+            self._answers.labels(model).inc()
+
+    def tokens_refused(self) -> None:
+        """See `Observer.tokens_refused`."""
+        self._spent.inc()
 
     def called(self, method: str, code: str) -> None:
         """See `Observer.called`."""

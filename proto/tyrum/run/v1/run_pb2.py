@@ -27,7 +27,7 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from tyrum.chat.v1 import event_pb2 as tyrum_dot_chat_dot_v1_dot_event__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tyrum/run/v1/run.proto\x12\x0ctyrum.run.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19tyrum/chat/v1/event.proto\"\x82\x05\n\x03Run\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0f\n\x07turn_id\x18\x02 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x03 \x01(\t\x12\x0e\n\x06number\x18\x04 \x01(\x03\x12\x14\n\x0cprincipal_id\x18\x05 \x01(\t\x12\x11\n\tprincipal\x18\x06 \x01(\t\x12\r\n\x05\x61gent\x18\x07 \x01(\t\x12\r\n\x05model\x18\x08 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\t \x01(\t\x12\x0f\n\x07session\x18\n \x01(\t\x12\x0c\n\x04host\x18\x0b \x01(\t\x12\'\n\x05state\x18\x0c \x01(\x0e\x32\x18.tyrum.chat.v1.TurnState\x12\x0e\n\x06reason\x18\r \x01(\t\x12.\n\ncreated_at\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\x05total\x18\x10 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06waited\x18\x11 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05steps\x18\x12 \x01(\r\x12\x10\n\x08\x61ttempts\x18\x13 \x01(\r\x12\x14\n\x0cinput_tokens\x18\x14 \x01(\x03\x12\x15\n\routput_tokens\x18\x15 \x01(\x03\x12\x16\n\x0eusage_complete\x18\x16 \x01(\x08\x12\x14\n\x0coutput_bytes\x18\x17 \x01(\x03\x12$\n\x05\x63\x61lls\x18\x18 \x03(\x0b\x32\x15.tyrum.run.v1.RunCall\x12,\n\tapprovals\x18\x19 \x03(\x0b\x32\x19.tyrum.run.v1.RunApproval\"\xa5\x02\n\x07RunCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\r\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12\'\n\x05state\x18\x04 \x01(\x0e\x32\x18.tyrum.chat.v1.CallState\x12\x0f\n\x07rule_id\x18\x05 \x01(\t\x12\x14\n\x0coperation_id\x18\x06 \x01(\t\x12\x12\n\nprocess_id\x18\x07 \x01(\t\x12\x12\n\nbinding_id\x18\x08 \x01(\t\x12\x10\n\x08provider\x18\t \x01(\t\x12\x0f\n\x07profile\x18\n \x01(\t\x12\x17\n\x0f\x61rtifact_digest\x18\x0b \x01(\t\x12\x13\n\x0binstance_id\x18\x0c \x01(\t\x12\x14\n\x0coutput_bytes\x18\r \x01(\x03\x12\x0e\n\x06target\x18\x0e \x01(\t\"\x84\x02\n\x0bRunApproval\x12\x13\n\x0b\x61pproval_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12/\n\x07outcome\x18\x03 \x01(\x0e\x32\x1e.tyrum.chat.v1.ApprovalOutcome\x12\n\n\x02\x62y\x18\x04 \x01(\t\x12\x0e\n\x06method\x18\x05 \x01(\t\x12\x0e\n\x06origin\x18\x06 \x01(\t\x12\x13\n\x0boverride_id\x18\x07 \x01(\t\x12,\n\x08\x61sked_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bresolved_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xb9\x01\n\tRunFilter\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x14\n\x0cprincipal_id\x18\x02 \x01(\t\x12\'\n\x05state\x18\x03 \x01(\x0e\x32\x18.tyrum.chat.v1.TurnState\x12)\n\x05since\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05until\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"a\n\x0fListRunsRequest\x12\'\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x17.tyrum.run.v1.RunFilter\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"L\n\x10ListRunsResponse\x12\x1f\n\x04runs\x18\x01 \x03(\x0b\x32\x11.tyrum.run.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x1f\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"0\n\x0eGetRunResponse\x12\x1e\n\x03run\x18\x01 \x01(\x0b\x32\x11.tyrum.run.v1.Run\"<\n\x11\x45xportRunsRequest\x12\'\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x17.tyrum.run.v1.RunFilter\"5\n\x12\x45xportRunsResponse\x12\x1f\n\x04runs\x18\x01 \x03(\x0b\x32\x11.tyrum.run.v1.Run2\xef\x01\n\nRunService\x12I\n\x08ListRuns\x12\x1d.tyrum.run.v1.ListRunsRequest\x1a\x1e.tyrum.run.v1.ListRunsResponse\x12\x43\n\x06GetRun\x12\x1b.tyrum.run.v1.GetRunRequest\x1a\x1c.tyrum.run.v1.GetRunResponse\x12Q\n\nExportRuns\x12\x1f.tyrum.run.v1.ExportRunsRequest\x1a .tyrum.run.v1.ExportRunsResponse0\x01\x42\x41\n\x10\x64\x65v.tyrum.run.v1B\x08RunProtoP\x01Z\x12tyrum/run/v1;runv1\xaa\x02\x0cTyrum.Run.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16tyrum/run/v1/run.proto\x12\x0ctyrum.run.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x19tyrum/chat/v1/event.proto\"\x97\x05\n\x03Run\x12\x0e\n\x06run_id\x18\x01 \x01(\t\x12\x0f\n\x07turn_id\x18\x02 \x01(\t\x12\x17\n\x0f\x63onversation_id\x18\x03 \x01(\t\x12\x0e\n\x06number\x18\x04 \x01(\x03\x12\x14\n\x0cprincipal_id\x18\x05 \x01(\t\x12\x11\n\tprincipal\x18\x06 \x01(\t\x12\r\n\x05\x61gent\x18\x07 \x01(\t\x12\r\n\x05model\x18\x08 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\t \x01(\t\x12\x0f\n\x07session\x18\n \x01(\t\x12\x0c\n\x04host\x18\x0b \x01(\t\x12\'\n\x05state\x18\x0c \x01(\x0e\x32\x18.tyrum.chat.v1.TurnState\x12\x0e\n\x06reason\x18\r \x01(\t\x12.\n\ncreated_at\x18\x0e \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nded_at\x18\x0f \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12(\n\x05total\x18\x10 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06waited\x18\x11 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\r\n\x05steps\x18\x12 \x01(\r\x12\x10\n\x08\x61ttempts\x18\x13 \x01(\r\x12\x14\n\x0cinput_tokens\x18\x14 \x01(\x03\x12\x15\n\routput_tokens\x18\x15 \x01(\x03\x12\x16\n\x0eusage_complete\x18\x16 \x01(\x08\x12\x14\n\x0coutput_bytes\x18\x17 \x01(\x03\x12$\n\x05\x63\x61lls\x18\x18 \x03(\x0b\x32\x15.tyrum.run.v1.RunCall\x12,\n\tapprovals\x18\x19 \x03(\x0b\x32\x19.tyrum.run.v1.RunApproval\x12\x13\n\x0b\x61nswered_by\x18\x1a \x03(\t\"\xa5\x02\n\x07RunCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\r\x12\x0c\n\x04tool\x18\x03 \x01(\t\x12\'\n\x05state\x18\x04 \x01(\x0e\x32\x18.tyrum.chat.v1.CallState\x12\x0f\n\x07rule_id\x18\x05 \x01(\t\x12\x14\n\x0coperation_id\x18\x06 \x01(\t\x12\x12\n\nprocess_id\x18\x07 \x01(\t\x12\x12\n\nbinding_id\x18\x08 \x01(\t\x12\x10\n\x08provider\x18\t \x01(\t\x12\x0f\n\x07profile\x18\n \x01(\t\x12\x17\n\x0f\x61rtifact_digest\x18\x0b \x01(\t\x12\x13\n\x0binstance_id\x18\x0c \x01(\t\x12\x14\n\x0coutput_bytes\x18\r \x01(\x03\x12\x0e\n\x06target\x18\x0e \x01(\t\"\x84\x02\n\x0bRunApproval\x12\x13\n\x0b\x61pproval_id\x18\x01 \x01(\t\x12\x0f\n\x07\x63\x61ll_id\x18\x02 \x01(\t\x12/\n\x07outcome\x18\x03 \x01(\x0e\x32\x1e.tyrum.chat.v1.ApprovalOutcome\x12\n\n\x02\x62y\x18\x04 \x01(\t\x12\x0e\n\x06method\x18\x05 \x01(\t\x12\x0e\n\x06origin\x18\x06 \x01(\t\x12\x13\n\x0boverride_id\x18\x07 \x01(\t\x12,\n\x08\x61sked_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12/\n\x0bresolved_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\xb9\x01\n\tRunFilter\x12\x17\n\x0f\x63onversation_id\x18\x01 \x01(\t\x12\x14\n\x0cprincipal_id\x18\x02 \x01(\t\x12\'\n\x05state\x18\x03 \x01(\x0e\x32\x18.tyrum.chat.v1.TurnState\x12)\n\x05since\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12)\n\x05until\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"a\n\x0fListRunsRequest\x12\'\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x17.tyrum.run.v1.RunFilter\x12\x11\n\tpage_size\x18\x02 \x01(\r\x12\x12\n\npage_token\x18\x03 \x01(\t\"L\n\x10ListRunsResponse\x12\x1f\n\x04runs\x18\x01 \x03(\x0b\x32\x11.tyrum.run.v1.Run\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t\"\x1f\n\rGetRunRequest\x12\x0e\n\x06run_id\x18\x01 \x01(\t\"0\n\x0eGetRunResponse\x12\x1e\n\x03run\x18\x01 \x01(\x0b\x32\x11.tyrum.run.v1.Run\"<\n\x11\x45xportRunsRequest\x12\'\n\x06\x66ilter\x18\x01 \x01(\x0b\x32\x17.tyrum.run.v1.RunFilter\"5\n\x12\x45xportRunsResponse\x12\x1f\n\x04runs\x18\x01 \x03(\x0b\x32\x11.tyrum.run.v1.Run2\xef\x01\n\nRunService\x12I\n\x08ListRuns\x12\x1d.tyrum.run.v1.ListRunsRequest\x1a\x1e.tyrum.run.v1.ListRunsResponse\x12\x43\n\x06GetRun\x12\x1b.tyrum.run.v1.GetRunRequest\x1a\x1c.tyrum.run.v1.GetRunResponse\x12Q\n\nExportRuns\x12\x1f.tyrum.run.v1.ExportRunsRequest\x1a .tyrum.run.v1.ExportRunsResponse0\x01\x42\x41\n\x10\x64\x65v.tyrum.run.v1B\x08RunProtoP\x01Z\x12tyrum/run/v1;runv1\xaa\x02\x0cTyrum.Run.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,25 +36,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\020dev.tyrum.run.v1B\010RunProtoP\001Z\022tyrum/run/v1;runv1\252\002\014Tyrum.Run.V1'
   _globals['_RUN']._serialized_start=133
-  _globals['_RUN']._serialized_end=775
-  _globals['_RUNCALL']._serialized_start=778
-  _globals['_RUNCALL']._serialized_end=1071
-  _globals['_RUNAPPROVAL']._serialized_start=1074
-  _globals['_RUNAPPROVAL']._serialized_end=1334
-  _globals['_RUNFILTER']._serialized_start=1337
-  _globals['_RUNFILTER']._serialized_end=1522
-  _globals['_LISTRUNSREQUEST']._serialized_start=1524
-  _globals['_LISTRUNSREQUEST']._serialized_end=1621
-  _globals['_LISTRUNSRESPONSE']._serialized_start=1623
-  _globals['_LISTRUNSRESPONSE']._serialized_end=1699
-  _globals['_GETRUNREQUEST']._serialized_start=1701
-  _globals['_GETRUNREQUEST']._serialized_end=1732
-  _globals['_GETRUNRESPONSE']._serialized_start=1734
-  _globals['_GETRUNRESPONSE']._serialized_end=1782
-  _globals['_EXPORTRUNSREQUEST']._serialized_start=1784
-  _globals['_EXPORTRUNSREQUEST']._serialized_end=1844
-  _globals['_EXPORTRUNSRESPONSE']._serialized_start=1846
-  _globals['_EXPORTRUNSRESPONSE']._serialized_end=1899
-  _globals['_RUNSERVICE']._serialized_start=1902
-  _globals['_RUNSERVICE']._serialized_end=2141
+  _globals['_RUN']._serialized_end=796
+  _globals['_RUNCALL']._serialized_start=799
+  _globals['_RUNCALL']._serialized_end=1092
+  _globals['_RUNAPPROVAL']._serialized_start=1095
+  _globals['_RUNAPPROVAL']._serialized_end=1355
+  _globals['_RUNFILTER']._serialized_start=1358
+  _globals['_RUNFILTER']._serialized_end=1543
+  _globals['_LISTRUNSREQUEST']._serialized_start=1545
+  _globals['_LISTRUNSREQUEST']._serialized_end=1642
+  _globals['_LISTRUNSRESPONSE']._serialized_start=1644
+  _globals['_LISTRUNSRESPONSE']._serialized_end=1720
+  _globals['_GETRUNREQUEST']._serialized_start=1722
+  _globals['_GETRUNREQUEST']._serialized_end=1753
+  _globals['_GETRUNRESPONSE']._serialized_start=1755
+  _globals['_GETRUNRESPONSE']._serialized_end=1803
+  _globals['_EXPORTRUNSREQUEST']._serialized_start=1805
+  _globals['_EXPORTRUNSREQUEST']._serialized_end=1865
+  _globals['_EXPORTRUNSRESPONSE']._serialized_start=1867
+  _globals['_EXPORTRUNSRESPONSE']._serialized_end=1920
+  _globals['_RUNSERVICE']._serialized_start=1923
+  _globals['_RUNSERVICE']._serialized_end=2162
 # @@protoc_insertion_point(module_scope)

@@ -52,6 +52,7 @@ class Run(_message.Message):
     OUTPUT_BYTES_FIELD_NUMBER: _builtins.int
     CALLS_FIELD_NUMBER: _builtins.int
     APPROVALS_FIELD_NUMBER: _builtins.int
+    ANSWERED_BY_FIELD_NUMBER: _builtins.int
     run_id: _builtins.str
     """`run_` and the 26 characters of the turn's id."""
     turn_id: _builtins.str
@@ -67,7 +68,7 @@ class Run(_message.Message):
     agent: _builtins.str
     """Name of the agent."""
     model: _builtins.str
-    """Name of the model in the configuration."""
+    """Name of the model in the configuration; of several the first."""
     backend: _builtins.str
     """Execution backend."""
     session: _builtins.str
@@ -114,6 +115,12 @@ class Run(_message.Message):
     def approvals(self) -> _containers.RepeatedCompositeFieldContainer[Global___RunApproval]:
         """Its approvals in order; of more than 2,048 the first ones."""
 
+    @_builtins.property
+    def answered_by(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Names of the models that answered its steps, in the order in which each first did, at most 8. Empty before the
+        first answer, and for runs of before this was recorded.
+        """
+
     def __init__(
         self,
         *,
@@ -142,10 +149,11 @@ class Run(_message.Message):
         output_bytes: _builtins.int = ...,
         calls: _abc.Iterable[Global___RunCall] | None = ...,
         approvals: _abc.Iterable[Global___RunApproval] | None = ...,
+        answered_by: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "ended_at", b"ended_at", "total", b"total", "waited", b"waited"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "approvals", b"approvals", "attempts", b"attempts", "backend", b"backend", "calls", b"calls", "conversation_id", b"conversation_id", "created_at", b"created_at", "ended_at", b"ended_at", "host", b"host", "input_tokens", b"input_tokens", "model", b"model", "number", b"number", "output_bytes", b"output_bytes", "output_tokens", b"output_tokens", "principal", b"principal", "principal_id", b"principal_id", "reason", b"reason", "run_id", b"run_id", "session", b"session", "state", b"state", "steps", b"steps", "total", b"total", "turn_id", b"turn_id", "usage_complete", b"usage_complete", "waited", b"waited"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "answered_by", b"answered_by", "approvals", b"approvals", "attempts", b"attempts", "backend", b"backend", "calls", b"calls", "conversation_id", b"conversation_id", "created_at", b"created_at", "ended_at", b"ended_at", "host", b"host", "input_tokens", b"input_tokens", "model", b"model", "number", b"number", "output_bytes", b"output_bytes", "output_tokens", b"output_tokens", "principal", b"principal", "principal_id", b"principal_id", "reason", b"reason", "run_id", b"run_id", "session", b"session", "state", b"state", "steps", b"steps", "total", b"total", "turn_id", b"turn_id", "usage_complete", b"usage_complete", "waited", b"waited"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
