@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.places import SYSTEM, Bench, script
-from tyrum_gateway.tools import programs, reach
+from tyrum_gateway.tools import programs, reach, walking
 
 NOWHERE = "/nowhere/workspace"
 
@@ -101,9 +101,9 @@ def test_a_ring_of_links_ends(tmp_path: Path) -> None:
     """What leads nowhere is followed as often as Linux would, and each place on a way is given."""
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")
-    assert len(list(reach.places(f"{tmp_path}/a/x"))) < 50 * len(tmp_path.parts)
+    assert len(list(walking.places(f"{tmp_path}/a/x"))) < 50 * len(tmp_path.parts)
     (tmp_path / "up").symlink_to("../x/./y")
-    way = [place for place, _ in reach.places(f"{tmp_path}//up/z")]
+    way = [place for place, _ in walking.places(f"{tmp_path}//up/z")]
     above = tmp_path.parent
     assert way[-4:] == [f"{tmp_path}/up", f"{above}/x", f"{above}/x/y", f"{above}/x/y/z"]
 

@@ -19,7 +19,7 @@ Key = tuple[int, int, int, int, int]
 
 
 class Digests:
-    """A bounded memory of digests. Used from one event loop; `compute` may run in a thread."""
+    """A bounded memory of digests; threads may share it."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[Key, str] = OrderedDict()
@@ -44,7 +44,7 @@ class Digests:
         before = os.fstat(descriptor)
         if not stat.S_ISREG(before.st_mode) or before.st_size > limit:
             return None
-        remembered = self._known.get(key_of(before))
+        remembered = self.known(before)
         if remembered is not None:
             return remembered
         content, offset = hashlib.sha256(), 0

@@ -7,6 +7,7 @@ workspace) and LANG=C.UTF-8, then the variables of the call on top; nothing is i
 
 import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import assert_never
@@ -36,15 +37,20 @@ from tyrum_gateway.tools.isolation import (
     Running,
 )
 from tyrum_gateway.tools.run_arguments import SCHEMA, parse_arguments
-from tyrum_gateway.tools.run_call import NAME, RunSettings, read_files, resolve
+from tyrum_gateway.tools.run_call import NAME, Call, Files, RunSettings, read_files, resolve
 from tyrum_gateway.tools.run_content import describe, redact
 from tyrum_gateway.tools.run_subject import Shown, subject_of
 from tyrum_gateway.tools.strict_json import ArgumentProblem
+from tyrum_gateway.tools.walking import TooManyLooks, budgeted
 
 _WAIT_SLICE = 60.0
 _END_MARGIN = 10.0
-_SHORT = 4096
-"""Characters of arguments whose paths are walked in passing; those of longer ones may take a second."""
+RESOLVE_SECONDS = 30.0
+"""How long resolving one call may take, the reading of its files included."""
+
+_WALKS = 4
+"""Calls of an agent that are resolved at once. A file system that does not answer holds these threads, and no
+others: the calls behind them are refused in time."""
 
 DECLARATION = ToolSchema(
     NAME,
@@ -73,6 +79,7 @@ class ProcessRunTool:
         self._isolation = isolation
         self._secrets = secrets
         self._digests = Digests()
+        self._walks = ThreadPoolExecutor(_WALKS, thread_name_prefix="resolve")
 
     @property
     def schema(self) -> ToolSchema:
@@ -88,7 +95,7 @@ class ProcessRunTool:
         return True
 
     async def prepare(self, arguments: str) -> Prepared | Rejected:
-        """Check and resolve a call; in a thread when that takes long, as reading new files does.
+        """Check and resolve a call, in a thread: what a model's bytes make long holds up no other turn.
 
         Raises:
             ProviderUnavailable: The provider is not admitted, or a required claim is not PROVED.
@@ -96,17 +103,13 @@ class ProcessRunTool:
         candidate = self._isolation.candidate()
         boundary = self._isolation.boundary()
         try:
-            parsed = parse_arguments(arguments)
-            if len(arguments) <= _SHORT:
-                call = resolve(parsed, self._settings)
-            else:
-                call = await asyncio.to_thread(resolve, parsed, self._settings)
-            if call.remembered(self._digests):
-                files = read_files(call, self._settings, self._digests)
-            else:
-                files = await asyncio.to_thread(read_files, call, self._settings, self._digests)
-        except ArgumentProblem as problem:
+            async with asyncio.timeout(RESOLVE_SECONDS):
+                resolving = asyncio.get_running_loop().run_in_executor(self._walks, self._resolved, arguments)
+                call, files = await resolving
+        except (ArgumentProblem, TooManyLooks) as problem:
             return Rejected(str(problem))
+        except TimeoutError:
+            return Rejected(f"the files that the call names could not be read within {RESOLVE_SECONDS:g} s")
         run = ProcessRun(
             program=files.program,
             argv=call.argv,
@@ -133,6 +136,11 @@ class ProcessRunTool:
             boundary=boundary,
         )
         return Prepared(NAME, call.target(), partial(subject_of, shown), candidate, run)
+
+    def _resolved(self, arguments: str) -> tuple[Call, Files]:
+        with budgeted():
+            call = resolve(parse_arguments(arguments), self._settings)
+            return call, read_files(call, self._settings, self._digests)
 
     async def execute(self, prepared: Prepared, execution: Execution) -> ToolResult:
         """Run the command once and wait for its end."""

@@ -10,6 +10,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from tyrum_gateway.tools import walking
 from tyrum_gateway.tools.digests import Digests
 from tyrum_gateway.tools.strict_json import ArgumentProblem, shown
 
@@ -95,8 +96,7 @@ def find_shell(search: SearchPath) -> Program:
 def executable(path: str) -> Program | None:
     """Resolve links and return the file when it is regular and executable."""
     try:
-        real = os.path.realpath(path, strict=True)
-        status = os.stat(real)  # noqa: PTH116 - text all the way
+        real, status = walking.resolved(path)
         size = len(real.encode())
     except (OSError, ValueError):  # also where the real path is no text
         return None
@@ -107,6 +107,7 @@ def executable(path: str) -> Program | None:
 
 def interpreter(program: Program) -> str | None:
     """Return the path in the first line of a script, as Linux reads it; None for any other program."""
+    walking.look()
     try:
         descriptor = os.open(program.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
@@ -127,6 +128,7 @@ def digest(program: Program, digests: Digests) -> str:
     Raises:
         ArgumentProblem: It cannot be read, is too large, or was replaced meanwhile.
     """
+    walking.look()
     try:
         descriptor = os.open(program.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:

@@ -10,11 +10,9 @@ import stat
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from tyrum_gateway.tools import programs
+from tyrum_gateway.tools import programs, walking
 from tyrum_gateway.tools.visible import quoted
 
-_LINKS = 40
-"""As many as Linux follows."""
 _INTERPRETERS = 5
 """As many as Linux starts one another, and none more."""
 
@@ -82,7 +80,7 @@ def diverted(name: str, search: programs.SearchPath, workspace: str) -> str:
         why = opening(way, workspace)
         if why:
             return f"bash may find another `{quoted(name)}`: {why}"
-        if os.path.lexists(way):
+        if walking.exists(way):
             break
     return ""
 
@@ -106,7 +104,7 @@ def opening(path: str, workspace: str) -> str:
     if not path.startswith("/"):
         return "it is named relative to the workspace"
     beneath = workspace.rstrip("/") + "/"
-    for place, status in places(path):
+    for place, status in walking.places(path):
         if f"{place}/".startswith(beneath):
             return "it lies in the workspace"
         if not isinstance(status, os.stat_result):
@@ -117,45 +115,3 @@ def opening(path: str, workspace: str) -> str:
         if why:
             return f"{quoted(place)} {why}"
     return ""
-
-
-def places(path: str, directory: str = "") -> Iterator[tuple[str, os.stat_result | Exception]]:
-    """Give every file, link and directory that opening a path passes, as Linux resolves it, and what each is.
-
-    Args:
-        path: Absolute, or relative to the directory.
-        directory: Absolute path without links.
-    """
-    yield "/", _looked_at("/")
-    current, ahead, links = "" if path.startswith("/") else directory, path.split("/")[::-1], 0
-    while ahead:
-        part = ahead.pop()
-        if part in {"", "."}:
-            continue
-        if part == "..":
-            current = current.rpartition("/")[0]
-            continue
-        place = f"{current}/{part}"
-        status = _looked_at(place)
-        yield place, status
-        if not isinstance(status, os.stat_result) or not stat.S_ISLNK(status.st_mode):
-            current = place
-            continue
-        try:
-            target = os.readlink(place)  # noqa: PTH115 - text all the way
-        except OSError:
-            current = place
-            continue
-        links += 1
-        if links > _LINKS:
-            return
-        if target.startswith("/"):
-            current = ""
-        ahead += target.split("/")[::-1]
-
-
-def _looked_at(place: str) -> os.stat_result | Exception:
-    try:
-        return os.lstat(place)
-    except (OSError, ValueError) as error:
-        return error

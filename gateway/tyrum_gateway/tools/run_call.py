@@ -73,12 +73,6 @@ class Call:
         reasons = (self.replaceable, *(command.replaceable for command in commands))
         return tuple(dict.fromkeys(reason for reason in reasons if reason))
 
-    def remembered(self, digests: Digests) -> bool:
-        """Tell whether all content is known without reading."""
-        return all(
-            digests.known(program.status) for program in (self.program, *self.started)
-        ) and workspace.remembered(self.operands, digests)
-
     def target(self) -> Target:
         """Say what policy may look at."""
         arguments = self.arguments

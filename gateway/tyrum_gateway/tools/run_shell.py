@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from tyrum_gateway.domain.policy import StartedCommand
-from tyrum_gateway.tools import programs, reach
+from tyrum_gateway.tools import programs, reach, walking
 from tyrum_gateway.tools.shell import Opaque, Script, parse
 from tyrum_gateway.tools.strict_json import ArgumentProblem, shown
 
@@ -103,7 +103,7 @@ def _doubts_about_path(shell: programs.Program, around: Surroundings) -> Iterato
     for directory in around.search.directories:
         if ":" in directory or not directory.startswith("/"):
             yield "bash cannot be given this search path"
-        if _inside(os.path.realpath(directory), around.workspace):
+        if _inside(_end(directory), around.workspace):
             yield "a directory for programs lies in the workspace"
 
 
@@ -114,7 +114,7 @@ def _doubts(name: str, program: programs.Program, around: Surroundings) -> Itera
     if "/" not in name:
         for directory in around.search.directories:
             candidate = os.path.join(directory, name)  # noqa: PTH118 - text all the way
-            if os.path.lexists(candidate) and os.path.realpath(candidate) != program.path:
+            if walking.exists(candidate) and _end(candidate) != program.path:
                 yield f"there is more than one `{shown(name)}`"
     elif not name.startswith("/"):
         yield f"`{shown(name)}` is not absolute"
@@ -130,6 +130,14 @@ def _replaceable(name: str, program: programs.Program, around: Surroundings) -> 
     return reach.replaceable(program, around.workspace) or reach.diverted(
         name, around.search, around.workspace
     )
+
+
+def _end(path: str) -> str:
+    """Follow links as far as they lead."""
+    try:
+        return walking.resolved(path)[0]
+    except (OSError, ValueError):
+        return path
 
 
 def _inside(path: str, workspace: str) -> bool:

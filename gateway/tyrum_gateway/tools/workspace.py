@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tyrum_gateway.domain.process import FileIdentity, WorkspaceIdentity
-from tyrum_gateway.tools import reach
+from tyrum_gateway.tools import walking
 from tyrum_gateway.tools.digests import Digests
 from tyrum_gateway.tools.operand_names import names_in
 from tyrum_gateway.tools.strict_json import ArgumentProblem, shown
@@ -108,7 +108,7 @@ def _operand(workspace: WorkspaceIdentity, cwd: str, start: str, name: str) -> O
         return None
     path = os.path.join(start, name)  # noqa: PTH118 - text all the way
     place, seen, magic, own = "", None, False, False
-    for place, seen in reach.places(name, start):
+    for place, seen in walking.places(name, start):
         magic = magic or place == "/proc"
         own = own or place in {"/proc/self", "/proc/thread-self"}
         if own and _OWN_DESCRIPTOR.match(place):
@@ -119,7 +119,7 @@ def _operand(workspace: WorkspaceIdentity, cwd: str, start: str, name: str) -> O
             return None
         if own and place.endswith("/cwd") and place.startswith(f"/proc/{os.getpid()}/"):
             # To the command it leads to its own directory, here to the kernel's.
-            return Operand(_text(path), None, os.lstat(place))
+            return Operand(_text(path), None, walking.lstat(place))
     if not isinstance(seen, os.stat_result) or stat.S_ISLNK(seen.st_mode):
         place, seen = path, _from_inside(workspace, cwd, name)
     if seen is None or not (stat.S_ISREG(seen.st_mode) or stat.S_ISFIFO(seen.st_mode)):
@@ -137,6 +137,7 @@ def _operand(workspace: WorkspaceIdentity, cwd: str, start: str, name: str) -> O
 def _from_inside(workspace: WorkspaceIdentity, cwd: str, name: str) -> os.stat_result | None:
     """Ask Linux itself, from the working directory: a path from the root may be too long."""
     with _opened_root(workspace) as root, _opened_cwd(root, cwd) as directory:
+        walking.look(1 + name.count("/"))
         try:
             return os.stat(name, dir_fd=directory)
         except (OSError, ValueError):
@@ -145,16 +146,6 @@ def _from_inside(workspace: WorkspaceIdentity, cwd: str, name: str) -> os.stat_r
 
 def _text(path: str) -> str:
     return os.fsencode(path).decode(errors="backslashreplace")
-
-
-def remembered(operands: Sequence[Operand], digests: Digests) -> bool:
-    """Tell whether `digest_operands` would read nothing."""
-    return all(
-        operand.relative is None
-        or operand.status.st_size > MAX_OPERAND_BYTES
-        or digests.known(operand.status) is not None
-        for operand in operands[:MAX_OPERANDS]
-    )
 
 
 def digest_operands(
@@ -188,6 +179,7 @@ def digest_operands(
 
 @contextmanager
 def _opened_root(workspace: WorkspaceIdentity) -> Iterator[int]:
+    walking.look()
     try:
         descriptor = os.open(workspace.path, _DIRECTORY)
     except OSError as error:
@@ -219,6 +211,7 @@ def _opened_cwd(root: int, cwd: str) -> Iterator[int]:
 def _opened_file(root: int, relative: str) -> Iterator[int]:
     *parents, name = relative.split("/")
     with _opened_directory(root, *parents) as directory:
+        walking.look()
         descriptor = os.open(name, _FILE, dir_fd=directory)
     try:
         yield descriptor
@@ -240,6 +233,7 @@ def _walk(root: int, parts: Sequence[str]) -> int:
     descriptor = os.dup(root)
     try:
         for part in parts:
+            walking.look()
             following = os.open(part, _DIRECTORY, dir_fd=descriptor)
             os.close(descriptor)
             descriptor = following
