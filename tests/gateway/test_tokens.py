@@ -91,6 +91,7 @@ async def test_what_a_principal_used_today_is_refused_before_the_model_is_asked(
         )
         assert (await end(await somebody(admin, "bert", "chat"), "hello"))[1] == ""
     assert '"event": "tokens_spent"' in gateway.log
+    assert gateway.log.count('"event": "usage_not_reported"') == 2, "once for each start"
 
 
 async def test_a_turn_takes_no_step_beyond_its_tokens(gateway: RunningGateway) -> None:

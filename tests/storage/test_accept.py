@@ -110,7 +110,7 @@ async def test_anothers_conversation_does_not_exist(store: SqliteStore) -> None:
     stranger = message(conversation_id=first.conversation_id, principal_id=new(PrincipalId))
     with pytest.raises(NotFound, match=first.conversation_id):
         await store.accept(stranger)
-    with pytest.raises(NotOwner, match="of your own"):
+    with pytest.raises(NotOwner, match="that opened a conversation"):
         await store.accept(replace(stranger, sees_all=True))
     own = message(conversation_id=first.conversation_id)
     assert (await store.accept(own)).sequence == 2

@@ -48,6 +48,7 @@ from tyrum_gateway.domain.turn_events import (
     Transition,
     TurnEvent,
 )
+from tyrum_gateway.domain.usage import Usage
 
 log = structlog.get_logger(__name__)
 
@@ -99,6 +100,7 @@ class TurnRunner:
         self._limits = limits
         self._allowance = allowance
         self._observer = observer or Unobserved()
+        self._untold: set[str] = set()
         self._background = background
 
     async def take_up(self, turn: Turn) -> Turn:
@@ -186,12 +188,20 @@ class TurnRunner:
                         require_few(readable)
                         decided = await self._proposals.decide(turn, readable)
                         model = model or self._agent.model_name
+                        self._look_at(usage, model)
                         self._observer.step_answered(model)
                         generated = StepGenerated(
                             turn.step, turn.attempt, str(text), decided.calls, usage, model
                         )
                         return generated, decided.ready
         raise ModelUnavailable(_BROKE_OFF, retryable=True)
+
+    def _look_at(self, usage: Usage, model: str) -> None:
+        """Tell the operator once that a limit does not hold what a model does not report."""
+        limited = self._limits.turn.tokens or self._limits.daily_tokens_per_principal
+        if limited and not usage.complete and model not in self._untold:
+            self._untold.add(model)
+            log.warning("usage_not_reported", model=model, reason="limits on tokens do not count its steps")
 
     def _failed(self, turn: Turn, text: StepText, why: ModelUnavailable) -> TurnEvent:
         if isinstance(why, TokensSpent):

@@ -213,7 +213,7 @@ def _require_own(acceptance: Acceptance, owner: str | None) -> None:
         raise NotFound("conversation", turn.conversation_id)
     if owner != turn.principal_id:
         raise NotOwner(
-            "only the principal that opened a conversation may send messages to it: begin one of your own",
+            "only the principal that opened a conversation may send messages to it",
             conversation=turn.conversation_id,
         )
 
