@@ -77,14 +77,13 @@ async def test_what_a_principal_used_today_is_refused_before_the_model_is_asked(
         anna = await somebody(admin, "anna", "chat")
         for _ in range(2):
             assert (await end(anna, "hello"))[1] == ""
-        assert (await end(anna, "untold"))[1] == "", "98 of 100 are used, and this model tells nothing"
+        assert (await end(anna, "untold"))[1] == "", "98 of 100 are used, and this step tells nothing"
+        assert (await end(anna, "hello"))[1] == ""
         token = anna.metadata
     gateway.restart()
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).date()
     async with connected(gateway) as admin:
-        anna = Client(admin.channel, token)
-        assert (await end(anna, "hello"))[1] == ""
-        _, reason = await end(anna, "hello")
+        _, reason = await end(Client(admin.channel, token), "hello")
         assert reason == (
             "no tokens are left today: 147 of 100 are used (`limits.daily_tokens_per_principal`); "
             f"there are new ones from {tomorrow} 00:00 UTC on"

@@ -201,7 +201,11 @@ class TurnRunner:
         limited = self._limits.turn.tokens or self._limits.daily_tokens_per_principal
         if limited and not usage.complete and model not in self._untold:
             self._untold.add(model)
-            log.warning("usage_not_reported", model=model, reason="limits on tokens do not count its steps")
+            log.warning(
+                "usage_not_reported",
+                model=model,
+                reason="tokens of a step were not reported: limits do not count them",
+            )
 
     def _failed(self, turn: Turn, text: StepText, why: ModelUnavailable) -> TurnEvent:
         if isinstance(why, TokensSpent):
