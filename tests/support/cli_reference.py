@@ -9,6 +9,7 @@ from typer._click import Command
 from typer.core import TyperArgument, TyperGroup, TyperOption
 
 from tyrum_gateway.cli.commands import COMMANDS, root
+from tyrum_gateway.cli.examples import EXAMPLES
 from tyrum_gateway.cli.failure import MEANINGS
 from tyrum_gateway.cli.remote import OPTIONS, VARIABLES, ClientCommand
 from tyrum_gateway.cli.topics import ENVIRONMENT, OUTPUT
@@ -66,6 +67,8 @@ def _command(path: str, command: Command, parent: typer.Context) -> Iterator[str
         return
     yield f"\n### {path}\n"
     yield (command.help or "").strip()
+    if examples := EXAMPLES.get(path.removeprefix("tyrum ")):
+        yield "\n```sh\n" + "\n".join(examples) + "\n```"
     rows = list(_parameters(command, context))
     if rows:
         yield "\n| option | meaning |\n|---|---|"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tyrum_gateway.cli.failure import ExitCode, Failure
-from tyrum_gateway.cli.options import Address, Output, StateDir, sub_app
+from tyrum_gateway.cli.options import Address, Output, StateDir, candidates, sub_app
 from tyrum_gateway.cli.output import Format, interactive, note
 
 if TYPE_CHECKING:
@@ -32,8 +32,17 @@ def chat(
         typer.Argument(metavar="TEXT", help="The message; `-` reads it from stdin. Without it: a prompt."),
     ] = None,
     conversation: Annotated[
-        str, typer.Option("--conversation", "-c", metavar="ID", help="Continue this conversation.")
+        str,
+        typer.Option(
+            "--conversation",
+            "-c",
+            metavar="ID",
+            help="Continue this conversation: its id or the beginning of it.",
+            autocompletion=candidates("conversation"),
+        ),
     ] = "",
+    *,
+    last: Annotated[bool, typer.Option("--last", help="Continue the newest conversation of yours.")] = False,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
@@ -48,9 +57,16 @@ def chat(
         text = piped().strip()
         if not text:
             raise Failure("no message", hint='tyrum chat "TEXT"', code=ExitCode.USAGE)
-    from tyrum_gateway.cli.connection import find  # noqa: PLC0415 - imports grpc
+    from tyrum_gateway.cli import identifiers  # noqa: PLC0415 - imports grpc
+    from tyrum_gateway.cli.connection import find  # noqa: PLC0415
     from tyrum_gateway.cli.session import Session  # noqa: PLC0415
 
+    if last:
+        if conversation:
+            raise Failure("give --conversation or --last, not both", code=ExitCode.USAGE)
+        conversation = identifiers.last(find(state_dir, address), "conversation", mine=True)
+    elif conversation:
+        conversation = identifiers.whole(find(state_dir, address), "conversation", conversation)
     session = Session(lambda: find(state_dir, address), conversation, output, asking=asking)
     if text is not None:
         code = _turn(session, text)

@@ -48,10 +48,15 @@ COMMANDS = {
     "doctor": Entry("doctor", "Check this machine and the running gateway."),
     "demo": Entry("demo", "Show a governed conversation, end to end."),
     "proto": Entry("proto", "Export the contracts."),
+    "completion": Entry("completion", "Print what makes a shell complete commands, names and ids."),
     "version": Entry("version", "Print the version."),
     "help": Entry("topics", "Explain exit codes, environment and output."),
 }
 """Every command, in the order of the help."""
+
+
+COMPLETING = "_TYRUM_COMPLETE"
+"""Environment variable by which a shell asks for completions."""
 
 
 class CommandTable(TyperGroup):
@@ -102,6 +107,8 @@ def run(arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     command = typer.main.get_command(root)
+    if COMPLETING in os.environ:
+        import_module("tyrum_gateway.cli.completion").prepare()
     try:
         _require_text(arguments)
         code = command.main(arguments, prog_name="tyrum", standalone_mode=False)

@@ -2,17 +2,36 @@
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tyrum_gateway.cli.options import Address, Output, StateDir, after, sub_app
+from tyrum_gateway.cli.options import (
+    Address,
+    Last,
+    Output,
+    StateDir,
+    after,
+    candidates,
+    one_of,
+    sub_app,
+)
 from tyrum_gateway.cli.output import Format
 from tyrum_gateway.cli.tables import Wide
 
+if TYPE_CHECKING:
+    from tyrum_gateway.cli.connection import Target
+
 app = sub_app("Read, export, watch and cancel conversations.")
 
-ConversationArgument = Annotated[str, typer.Argument(metavar="CONVERSATION", help="Id, such as conv_….")]
+ConversationArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="CONVERSATION",
+        help="Id, such as conv_…, or its beginning.",
+        autocompletion=candidates("conversation"),
+    ),
+]
 
 
 @app.command("list")
@@ -33,7 +52,9 @@ def list_conversations(
 
 @app.command()
 def show(
-    conversation: ConversationArgument,
+    conversation: ConversationArgument = "",
+    *,
+    last: Last = False,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
@@ -41,12 +62,15 @@ def show(
     """Print the whole transcript of a conversation."""
     from tyrum_gateway.cli import transcript  # noqa: PLC0415 - imports grpc
 
-    asyncio.run(transcript.show(transcript.find(state_dir, address), conversation, output))
+    target = transcript.find(state_dir, address)
+    asyncio.run(transcript.show(target, _named(target, conversation, last=last), output))
 
 
 @app.command()
 def export(
-    conversation: ConversationArgument,
+    conversation: ConversationArgument = "",
+    *,
+    last: Last = False,
     file: Annotated[Path | None, typer.Option(metavar="PATH", help="New file, instead of stdout.")] = None,
     state_dir: StateDir = None,
     address: Address = None,
@@ -56,12 +80,15 @@ def export(
     from tyrum_gateway.cli import transcript_export  # noqa: PLC0415 - imports grpc
 
     target = transcript_export.find(state_dir, address)
+    conversation = _named(target, conversation, last=last)
     asyncio.run(transcript_export.export(target, conversation, file, output))
 
 
 @app.command()
 def watch(
-    conversation: ConversationArgument,
+    conversation: ConversationArgument = "",
+    *,
+    last: Last = False,
     after: Annotated[int, after("Number of the last event already seen.")] = 0,
     state_dir: StateDir = None,
     address: Address = None,
@@ -70,12 +97,20 @@ def watch(
     """Follow a conversation from its beginning, or from an event on, until Ctrl-C."""
     from tyrum_gateway.cli import transcript  # noqa: PLC0415 - imports grpc
 
+    conversation = _named(transcript.find(state_dir, address), conversation, last=last)
     asyncio.run(transcript.watch(lambda: transcript.find(state_dir, address), conversation, after, output))
 
 
 @app.command()
 def cancel(
-    turn: Annotated[str, typer.Argument(metavar="TURN", help="Id, such as turn_….")],
+    turn: Annotated[
+        str,
+        typer.Argument(
+            metavar="TURN",
+            help="Id, such as turn_…, or its beginning.",
+            autocompletion=candidates("turn", waiting=True),
+        ),
+    ],
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the transcript.")] = "",
     state_dir: StateDir = None,
     address: Address = None,
@@ -83,5 +118,16 @@ def cancel(
 ) -> None:
     """Cancel a turn: its process is ended and its approvals are closed."""
     from tyrum_gateway.cli import transcript  # noqa: PLC0415 - imports grpc
+    from tyrum_gateway.cli.identifiers import whole  # noqa: PLC0415
 
-    asyncio.run(transcript.cancel(transcript.find(state_dir, address), turn, reason, output))
+    target = transcript.find(state_dir, address)
+    asyncio.run(transcript.cancel(target, whole(target, "turn", turn), reason, output))
+
+
+def _named(target: "Target", conversation: str, *, last: bool) -> str:
+    from tyrum_gateway.cli import identifiers  # noqa: PLC0415 - imports grpc
+
+    one_of(conversation, "CONVERSATION", last=last)
+    if last:
+        return identifiers.last(target, "conversation")
+    return identifiers.whole(target, "conversation", conversation)

@@ -1,5 +1,6 @@
 """Options that many commands share, written once."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,6 +8,7 @@ import typer
 from typer._click import Context, HelpFormatter
 from typer.core import TyperGroup
 
+from tyrum_gateway.cli.failure import ExitCode, Failure
 from tyrum_gateway.cli.output import Format
 from tyrum_gateway.cli.remote import ClientCommand
 
@@ -50,6 +52,41 @@ def after(meaning: str) -> Any:
     )
 
 
+def candidates(kind: str, *, waiting: bool = False) -> Callable[[typer.Context, str], list[str]]:
+    """Complete ids or names of a kind from the running gateway; with `waiting` those not yet decided."""
+
+    def complete(context: typer.Context, incomplete: str) -> list[str]:
+        from tyrum_gateway.cli import identifiers  # noqa: PLC0415 - imports grpc
+
+        return identifiers.offered(kind, context.params, incomplete, waiting=waiting)
+
+    return complete
+
+
+Last = Annotated[bool, typer.Option("--last", help="The newest one, instead of an id.")]
+Conversation = Annotated[
+    str,
+    typer.Option(
+        "--conversation",
+        "-c",
+        metavar="ID",
+        help="Only those of one conversation.",
+        autocompletion=candidates("conversation"),
+    ),
+]
+
+
+def one_of(given: str, metavar: str, *, last: bool) -> None:
+    """Require an id or `--last`, and not both.
+
+    Raises:
+        Failure: Neither was given, or both were.
+    """
+    if bool(given) == last:
+        why = f"give {metavar} or --last, not both" if last else f"missing argument `{metavar}`"
+        raise Failure(why, hint="" if last else f"give {metavar} or --last", code=ExitCode.USAGE)
+
+
 class _Noun(TyperGroup):
     """A group whose help says the whole first sentence of every command."""
 
@@ -75,6 +112,7 @@ def sub_app(summary: str) -> typer.Typer:
     return _ClientApp(
         help=summary,
         cls=_Noun,
+        no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tyrum_gateway.cli.options import Address, Output, StateDir, sub_app
+from tyrum_gateway.cli.options import Address, Output, StateDir, candidates, sub_app
 from tyrum_gateway.cli.output import Format
 from tyrum_gateway.cli.tables import Wide
 
@@ -29,7 +29,14 @@ def list_overrides(
 
 @app.command()
 def revoke(
-    override: Annotated[str, typer.Argument(metavar="OVERRIDE", help="Id, such as over_….")],
+    override: Annotated[
+        str,
+        typer.Argument(
+            metavar="OVERRIDE",
+            help="Id, such as over_…, or its beginning.",
+            autocompletion=candidates("override", waiting=True),
+        ),
+    ],
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for the record.")] = "",
     state_dir: StateDir = None,
     address: Address = None,
@@ -37,5 +44,7 @@ def revoke(
 ) -> None:
     """End a permission at once: what rests on it and has not begun is asked about."""
     from tyrum_gateway.cli import override_client  # noqa: PLC0415 - imports grpc
+    from tyrum_gateway.cli.identifiers import whole  # noqa: PLC0415
 
-    asyncio.run(override_client.revoke(override_client.find(state_dir, address), override, reason, output))
+    target = override_client.find(state_dir, address)
+    asyncio.run(override_client.revoke(target, whole(target, "override", override), reason, output))

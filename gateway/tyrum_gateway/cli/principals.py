@@ -9,7 +9,7 @@ import typer
 
 from tyrum_gateway.cli.durations import duration
 from tyrum_gateway.cli.failure import ExitCode, Failure
-from tyrum_gateway.cli.options import Address, Output, StateDir, sub_app
+from tyrum_gateway.cli.options import Address, Output, StateDir, candidates, sub_app
 from tyrum_gateway.cli.output import Format
 from tyrum_gateway.cli.tables import Wide
 
@@ -28,7 +28,12 @@ class RoleName(StrEnum):
     ADMIN = "admin"
 
 
-PrincipalArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name or id, such as prin_….")]
+PrincipalArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="Name or id, such as prin_….", autocompletion=candidates("principal")
+    ),
+]
 Roles = Annotated[
     list[RoleName] | None,
     typer.Option(
@@ -160,15 +165,23 @@ def list_tokens(
 
 @tokens.command()
 def revoke(
-    token: Annotated[str, typer.Argument(metavar="TOKEN", help="Id, such as tok_…; never the token itself.")],
+    token: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOKEN",
+            help="Id, such as tok_…, or its beginning; never the token itself.",
+            autocompletion=candidates("token", waiting=True),
+        ),
+    ],
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
 ) -> None:
     """End a token; the next call with it is refused, and its streams end."""
-    from tyrum_gateway.cli import accounts  # noqa: PLC0415 - imports grpc
+    from tyrum_gateway.cli import accounts, identifiers  # noqa: PLC0415 - imports grpc
 
-    asyncio.run(accounts.revoke(accounts.find(state_dir, address), token, output))
+    target = accounts.find(state_dir, address)
+    asyncio.run(accounts.revoke(target, identifiers.whole(target, "token", token), output))
 
 
 def _names(roles: list[RoleName] | None) -> list[str]:

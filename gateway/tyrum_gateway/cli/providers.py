@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tyrum_gateway.cli.options import Address, Output, StateDir, sub_app
+from tyrum_gateway.cli.options import Address, Output, StateDir, candidates, sub_app
 from tyrum_gateway.cli.output import Format
 from tyrum_gateway.cli.tables import Wide
 
@@ -28,7 +28,12 @@ def list_providers(
 
 @app.command()
 def explain(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name in the configuration.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="Name in the configuration.", autocompletion=candidates("provider")
+        ),
+    ],
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,

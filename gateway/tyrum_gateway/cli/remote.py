@@ -10,8 +10,10 @@ from typing import Annotated, Any
 
 import typer
 import typer.main
-from typer._click import Context
+from typer._click import Context, HelpFormatter
 from typer.core import TyperCommand
+
+from tyrum_gateway.cli.examples import EXAMPLES
 
 OPTIONS = ("ca", "client_cert", "client_key", "token_file")
 CREDENTIALS = frozenset({"client_cert", "client_key", "token_file"})
@@ -40,13 +42,21 @@ def given() -> Mapping[str, Path]:
 
 
 class ClientCommand(TyperCommand):
-    """A command; one that takes `--address` also takes what a distant gateway needs."""
+    """A command with its examples; one that takes `--address` also takes what a distant gateway needs."""
 
     def __init__(self, *arguments: Any, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
         if any(parameter.name == "address" for parameter in self.params):
             known = typer.main.get_command(_donor)
             self.params.extend(parameter for parameter in known.params if parameter.name in OPTIONS)
+
+    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
+        """Write examples below the help."""
+        path = ctx.command_path.partition(" ")[2]
+        if examples := EXAMPLES.get(path):
+            with formatter.section("Examples"):
+                for example in examples:
+                    formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
 
     def invoke(self, ctx: Context) -> Any:
         """Run the command with its own parameters."""

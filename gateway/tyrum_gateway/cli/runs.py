@@ -9,7 +9,16 @@ from typing import Annotated
 
 import typer
 
-from tyrum_gateway.cli.options import Address, Output, StateDir, sub_app
+from tyrum_gateway.cli.options import (
+    Address,
+    Conversation,
+    Last,
+    Output,
+    StateDir,
+    candidates,
+    one_of,
+    sub_app,
+)
 from tyrum_gateway.cli.output import Format
 from tyrum_gateway.cli.tables import Wide
 
@@ -27,11 +36,14 @@ class State(StrEnum):
     CANCELLED = "cancelled"
 
 
-Conversation = Annotated[
-    str, typer.Option("--conversation", "-c", metavar="ID", help="Only those of one conversation.")
-]
 Principal = Annotated[
-    str, typer.Option("--principal", metavar="NAME", help="Only those of one principal, by name or id.")
+    str,
+    typer.Option(
+        "--principal",
+        metavar="NAME",
+        help="Only those of one principal, by name or id.",
+        autocompletion=candidates("principal"),
+    ),
 ]
 InState = Annotated[State | None, typer.Option("--state", help="Only those in one state.")]
 
@@ -76,26 +88,40 @@ def list_runs(
     output: Output = Format.TEXT,
 ) -> None:
     """List runs, newest first."""
-    from tyrum_gateway.cli import run_registry as registry  # noqa: PLC0415 - imports grpc
+    from tyrum_gateway.cli import identifiers  # noqa: PLC0415 - imports grpc
+    from tyrum_gateway.cli import run_registry as registry  # noqa: PLC0415
 
-    chosen = registry.Chosen(conversation, principal, state, since, until)
     target = registry.find(state_dir, address)
+    conversation = identifiers.whole(target, "conversation", conversation)
+    chosen = registry.Chosen(conversation, principal, state, since, until)
     asyncio.run(registry.list_runs(target, chosen, limit, output, totals=totals, wide=wide))
 
 
 @app.command()
 def show(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Id, such as run_… or turn_….")],
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN",
+            help="Id, such as run_… or turn_…, or its beginning.",
+            autocompletion=candidates("run"),
+        ),
+    ] = "",
     *,
+    last: Last = False,
     wide: Wide = False,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Show one run: who asked, with what it ran, what was permitted and by whom, what it used."""
-    from tyrum_gateway.cli import run_registry as registry  # noqa: PLC0415 - imports grpc
+    from tyrum_gateway.cli import identifiers  # noqa: PLC0415 - imports grpc
+    from tyrum_gateway.cli import run_registry as registry  # noqa: PLC0415
 
-    asyncio.run(registry.show(registry.find(state_dir, address), run, output, wide=wide))
+    one_of(run, "RUN", last=last)
+    target = registry.find(state_dir, address)
+    run = identifiers.last(target, "run") if last else identifiers.whole(target, "run", run)
+    asyncio.run(registry.show(target, run, output, wide=wide))
 
 
 @app.command()
@@ -112,7 +138,10 @@ def export(
     output: Output = Format.JSONL,
 ) -> None:
     """Write all runs, newest first."""
-    from tyrum_gateway.cli import run_registry as registry  # noqa: PLC0415 - imports grpc
+    from tyrum_gateway.cli import identifiers  # noqa: PLC0415 - imports grpc
+    from tyrum_gateway.cli import run_registry as registry  # noqa: PLC0415
 
+    target = registry.find(state_dir, address)
+    conversation = identifiers.whole(target, "conversation", conversation)
     chosen = registry.Chosen(conversation, principal, state, since, until)
-    asyncio.run(registry.export(registry.find(state_dir, address), chosen, file, output))
+    asyncio.run(registry.export(target, chosen, file, output))
