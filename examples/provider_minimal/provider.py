@@ -21,6 +21,7 @@ from tyrum_provider_kit import (
     ProviderDefinition,
     ServiceError,
     Violation,
+    field_invalid,
     journal_identity,
     run,
 )
@@ -47,6 +48,8 @@ class MinimalService(isolation_pb2_grpc.IsolationServiceServicer):
 
     async def StartProcess(self, request: isolation_pb2.StartProcessRequest, context: Any) -> Any:
         """Start nothing."""
+        if not request.HasField("spec"):
+            raise field_invalid("spec", "is required")
         raise ServiceError(error_pb2.ERROR_REASON_CAPABILITY_NOT_DECLARED, "this provider runs no processes")
 
     async def ResolveOperation(self, request: isolation_pb2.ResolveOperationRequest, context: Any) -> Any:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tyrum_provider_host.claims import CLAIMS, worth
+from tyrum_provider_host.claims import CLAIMS, STATED, worth
 
 LATE = CLAIMS[-6:]
 
@@ -24,6 +24,12 @@ LATE = CLAIMS[-6:]
             "7 of 20 claims are not proved: 1 UNPROVED, 6 UNAVAILABLE",
         ),
         (dict.fromkeys(CLAIMS, "UNPROVED"), "20 of 20 claims are not proved: 20 UNPROVED"),
+        (dict.fromkeys(CLAIMS, STATED), "20 of 20 claims are stated by the provider, not verified"),
+        (
+            dict.fromkeys(CLAIMS, "NOT_ENFORCED") | {"net.none": STATED},
+            "19 of 20 claims are not proved: 19 NOT_ENFORCED; "
+            "1 of 20 claims are stated by the provider, not verified",
+        ),
     ],
 )
 def test_the_worth_of_a_boundary_counts_only_proof(statuses: dict[str, str], expected: str) -> None:

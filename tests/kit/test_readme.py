@@ -43,7 +43,7 @@ async def test_readmes_provider_works(launch: Callable[..., Started]) -> None:
     call = started.domain.ListProcesses(
         isolation_pb2.ListProcessesRequest(), timeout=DEADLINE, metadata=BEARER
     )
-    assert (await refusal(call)).code is grpc.StatusCode.UNIMPLEMENTED
+    assert (await refusal(call)).code is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def test_readmes_provider_is_admitted(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,11 +15,13 @@ from typing import Any
 import pytest
 
 from tests.tools.places import Bench, bench, script
+from tests.tools.providers import running
 from tyrum_gateway.domain.errors import ProviderUnavailable
 from tyrum_gateway.domain.policy import Effect
 from tyrum_gateway.domain.process import RunLimits
 from tyrum_gateway.tools.isolation import Boundary
 from tyrum_gateway.tools.run_subject import Shown, subject_of
+from tyrum_provider_host import ProviderSpec
 from tyrum_provider_host.host import ProviderHost
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -281,6 +284,24 @@ async def test_claims_that_are_not_proved_fail_closed(host: ProviderHost, tmp_pa
     assert not place.tool.available()
     with pytest.raises(ProviderUnavailable, match=r"net\.none \(NOT_ENFORCED\), no\.such \(unknown\)"):
         await place.tool.prepare('{"argv": ["true"]}')
+
+
+async def test_claims_that_a_provider_states_are_not_proof(tmp_path: Path) -> None:
+    """A provider that states every claim and enforces none met what a profile required, by its word alone."""
+    command = (sys.executable, "-m", "tyrum_conformance.broken", "states_every_claim")
+    stating = ProviderSpec(name="chosen", kind="isolation", command=command, start_timeout=60.0)
+    async with running(stating, replace(stating, name="trusted", trust_claims=True)) as host:
+        refused = bench(host, tmp_path / "refused", required_claims=("net.none",))
+        assert not refused.tool.available()
+        with pytest.raises(
+            ProviderUnavailable, match=r"net\.none \(PROVED \(stated by the provider, not ver"
+        ):
+            await refused.prepare(argv=["true"])
+        asked = await bench(host, tmp_path / "asked").prepare(argv=["true"])
+        assert "20 of 20 claims are stated by the provider, not verified" in asked.subject.summary
+        taken = bench(host, tmp_path / "taken", provider="trusted", required_claims=("net.none",))
+        assert taken.tool.available()
+        assert "not verified" in (await taken.prepare(argv=["true"])).subject.summary
 
 
 async def test_subject_holds_everything_that_determines_the_effect(place: Bench) -> None:

@@ -18,6 +18,7 @@ from tyrum_provider_kit import (
     ProviderDefinition,
     ServiceError,
     Violation,
+    field_invalid,
     journal_identity,
 )
 
@@ -99,6 +100,8 @@ class GoodService(isolation_pb2_grpc.IsolationServiceServicer):
         self, request: isolation_pb2.StartProcessRequest, context: Context
     ) -> isolation_pb2.StartProcessResponse:
         """Start nothing."""
+        if not request.HasField("spec"):
+            raise field_invalid("spec", "is required")
         raise ServiceError(error_pb2.ERROR_REASON_CAPABILITY_NOT_DECLARED, "this provider runs no processes")
 
     async def WaitProcess(  # noqa: N802

@@ -33,6 +33,8 @@ from tyrum_gateway.cli.tables import Column, table
 __all__ = ["explain", "find", "list_providers", "provider", "providers"]
 
 _STAGE = ("STAGE", "RESULT", Column("FOUND", wraps=True))
+_FEW = 5
+"""Claims up to which a sentence names them."""
 STATES = ("installed", "configured", "ready", "healthy", "capable", "degraded")
 
 
@@ -77,6 +79,8 @@ async def list_providers(target: Target, output: Format, *, wide: bool) -> None:
             prose(f"{item.name}: {item.reason}")
         for problem in item.profile_problems:
             prose(f"{item.name}: {problem}")
+        if item.unverified_claims:
+            prose(f"{item.name}: {_unverified(item)}")
 
 
 async def explain(target: Target, name: str, output: Format) -> None:
@@ -111,6 +115,8 @@ def _show(response: GetProviderResponse) -> None:
     )
     for problem in item.profile_problems:
         prose(f"warning: {problem}")
+    if item.unverified_claims:
+        prose(f"warning: {_unverified(item)}")
     heading("States")
     states = [(state.state, value_word(state.value), state.reason) for state in item.states]
     table(("STATE", "VALUE", Column("WHY", wraps=True)), states)
@@ -124,6 +130,16 @@ def _show(response: GetProviderResponse) -> None:
             heading(title)
             for line in lines:
                 prose(f"  {line}", indentation=4)
+
+
+def _unverified(item: Provider) -> str:
+    """Say which claims rest on the provider's word alone, and whether the operator takes it."""
+    effect = (
+        "taken all the same (`trust_claims`)" if item.trusts_claims else "not taken for `required_claims`"
+    )
+    count, verb = len(item.unverified_claims), "are" if len(item.unverified_claims) > 1 else "is"
+    names = f"{count} claims" if count > _FEW else ", ".join(item.unverified_claims)
+    return f"{names} {verb} stated by the provider, not verified; {effect}"
 
 
 def show_stages(stages: Iterable[AdmissionStage]) -> None:

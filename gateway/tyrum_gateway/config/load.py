@@ -318,6 +318,7 @@ def _provider(name: str, item: model.Provider, environment: AbstractMapping[str,
         implementation_version=item.implementation_version,
         start_timeout=parse_duration(item.start_timeout),
         artifact_sha256=item.artifact_sha256,
+        trust_claims=item.trust_claims,
     )
 
 

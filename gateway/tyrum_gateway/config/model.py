@@ -129,6 +129,11 @@ class Provider(Section):
         default=None,
         description="Pins what the command executes: its digest as `tyrum providers explain` shows it.",
     )
+    trust_claims: bool = Field(
+        default=False,
+        description="Take the provider's word for claims that it states as PROVED and that nothing verified "
+        "here. Without it `required_claims` of its profiles are not met by such claims.",
+    )
 
 
 class IsolationProfile(Section):

@@ -35,6 +35,7 @@ def _spec(provider: ProviderSettings, settings: Settings, reveal: Reveal) -> Pro
         deployment=DeploymentMode(provider.deployment),
         start_timeout=provider.start_timeout.total_seconds(),
         artifact_sha256=provider.artifact_sha256,
+        trust_claims=provider.trust_claims,
     )
 
 

@@ -125,6 +125,8 @@ class ProviderSettings:
     start_timeout: timedelta
     artifact_sha256: str | None
     """Lower-case hexadecimal, perhaps with `sha256:` before it; None does not compare."""
+    trust_claims: bool
+    """Whether claims that it states, and that were not verified here, meet what profiles require."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ class Candidate:
     config_digest: str
     instance_id: str
     claims: tuple[str, ...] = ()
-    """Posture in force, such as `fs.read=NOT_ENFORCED`, sorted."""
+    """Posture in force, such as `fs.read=NOT_ENFORCED`, sorted; tells verified claims from stated."""
     journal_id: str = ""
     """Journal of the provider at that time; only this one proves that the operation did not begin. Empty in
     bindings that were made before journals had an identity: no journal proves it of them."""

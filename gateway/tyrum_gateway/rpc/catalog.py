@@ -8,6 +8,7 @@ from tyrum_gateway.domain.errors import InvalidRequest, NotFound
 from tyrum_gateway.domain.ids import BindingId
 from tyrum_gateway.domain.ports import BoundOperation, Store
 from tyrum_gateway.rpc import convert
+from tyrum_provider_host.claims import stated, unverified
 from tyrum_provider_host.host import ProviderHost
 from tyrum_provider_host.states import StateValue
 from tyrum_provider_host.status import Lifecycle, ProviderStatus
@@ -75,7 +76,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
                 catalog_pb2.AdmissionStage(stage=item.stage.value, passed=item.passed, detail=item.detail)
                 for item in status.stages
             ],
-            claims=[f"{claim.name}: {claim.status}" for claim in posture.claims] if posture else [],
+            claims=[f"{claim.name}: {stated(claim)}" for claim in posture.claims] if posture else [],
             notes=posture.notes if posture else [],
             log=status.log,
             run_uid=posture.run_uid if posture else None,
@@ -114,6 +115,8 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
             instance_id=status.instance_id,
             profiles=self._profiles.get(status.name, ()),
             profile_problems=self._problems(status),
+            unverified_claims=unverified(status.posture) if status.posture else (),
+            trusts_claims=status.trust_claims,
         )
 
 

@@ -310,7 +310,7 @@ class HostedIsolation:
             artifact_digest=lease.artifact_digest,
             config_digest=lease.config_digest,
             instance_id=lease.instance_id,
-            claims=tuple(sorted(f"{claim.name}={claim.status}" for claim in posture.claims)),
+            claims=tuple(sorted(f"{claim.name}={claims.stated(claim)}" for claim in posture.claims)),
             journal_id=lease.journal_id,
         )
         boundary = Boundary(
@@ -321,7 +321,8 @@ class HostedIsolation:
         return candidate, boundary
 
     def _require_claims(self, posture: Posture) -> None:
-        if unproved := claims.unproved(self._required, posture):
+        trusted = self._host.status(self._provider).trust_claims
+        if unproved := claims.unproved(self._required, posture, trusted=trusted):
             raise ProviderUnavailable(
                 f"profile `{self._profile}` requires claims that provider `{self._provider}` has not proved: "
                 + ", ".join(f"{name} ({status})" for name, status in unproved.items()),

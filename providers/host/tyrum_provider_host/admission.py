@@ -22,6 +22,7 @@ from tyrum_provider_host.isolation_types import Posture
 from tyrum_provider_host.listening import check_connection, wait_for_listener
 from tyrum_provider_host.record import AdmissionRecord, HostFacts, Instance
 from tyrum_provider_host.rejection import AUTHOR, OPERATOR, Rejected, Stage, listed
+from tyrum_provider_host.service_check import check_bearer, check_methods
 from tyrum_provider_host.spec import ProviderSpec
 
 ISOLATION = "isolation"
@@ -56,6 +57,7 @@ async def admit(
         handshake.agree(answer, contract)
         record.contract = contract
         record.passed(Stage.CONTRACT, f"{contract.label}, {contract.digest}")
+        await check_bearer(host, contract, record, instance)
         instance.channel.authenticate(proof.bearer(token))
         descriptor = await check_descriptor(contract, record, instance, previous_provider_id)
         check_trust(spec, descriptor, record)
@@ -103,6 +105,7 @@ async def _settle(
             transient=spec.required_capabilities <= declared,
         )
     record.passed(Stage.CAPABILITY, f"declared: {listed(declared)}")
+    await check_methods(host, contract, record, instance)
     if contract.kind == ISOLATION:
         record.posture = await _posture(host, contract, instance)
         record.passed(

@@ -107,6 +107,36 @@ class ProviderChannel:
         finally:
             call.cancel()
 
+    async def attempt(
+        self, service: str, method: str, *, timeout: float, bearer: str | None = None
+    ) -> CallError | None:
+        """Send an empty request, and return how the call failed; None when it did not.
+
+        Args:
+            service: Full name of the service.
+            method: Any of its RPCs; of a stream the first answer is enough.
+            timeout: Seconds.
+            bearer: Presented instead of the instance's own.
+
+        Raises:
+            ProviderUnavailable: the instance has ended before the call.
+        """
+        self._require()
+        metadata = self._metadata if bearer is None else (("authorization", f"Bearer {bearer}"),)
+        multi: aio.UnaryStreamMultiCallable[bytes, bytes] = self.channel.unary_stream(f"/{service}/{method}")
+        call = multi(b"", timeout=timeout, metadata=metadata)
+        try:
+            await call.read()
+            return None
+        except aio.AioRpcError as error:
+            return self._translated(error, method, service.rpartition(".")[0])
+        except asyncio.CancelledError:
+            if _cancelling():
+                raise
+            return self._interrupted(method)
+        finally:
+            call.cancel()
+
     async def close(self, reason: str) -> None:
         """Fail all calls in flight and refuse further ones. Idempotent."""
         self._gone = self._gone or reason

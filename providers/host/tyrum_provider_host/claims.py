@@ -1,13 +1,13 @@
 """The registry of claims: what an isolation provider's posture states, no more and no fewer.
 
 Invariant: the names are those of docs/contracts/isolation.md, row 10, and of `Claim.name` in
-isolation.proto; only PROVED counts as proved (ARCH-29).
+isolation.proto; only PROVED counts as proved (ARCH-29), and what a provider says of itself is a statement.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from tyrum_provider_host.isolation_types import ClaimStatus, Posture
+from tyrum_provider_host.isolation_types import Claim, ClaimStatus, Posture
 
 CLAIMS: Final = (
     "fs.read",
@@ -33,6 +33,9 @@ CLAIMS: Final = (
 )
 """Every claim of contract `isolation` 1.0, in the order of its document."""
 
+STATED: Final = "PROVED (stated by the provider, not verified)"
+"""Status of a claim that the provider states as PROVED and that was not verified here."""
+
 _FEW = 5
 """Claims up to which a sentence names them."""
 
@@ -48,25 +51,46 @@ def unknown(posture: Posture) -> tuple[str, ...]:
     return tuple(claim.name for claim in posture.claims if claim.name not in CLAIMS)
 
 
-def unproved(required: Iterable[str], posture: Posture) -> dict[str, str]:
-    """Return the required claims that are not PROVED with their status; `unknown` is one not stated."""
-    status = {claim.name: claim.status for claim in posture.claims}
-    return {
-        name: status.get(name, "unknown") for name in required if status.get(name) is not ClaimStatus.PROVED
-    }
+def stated(claim: Claim) -> str:
+    """Write a claim's status as far as it can be believed: PROVED is a statement until it is verified here.
+
+    Neither conformance evidence nor an attestation exists yet, so nothing is verified.
+    """
+    return STATED if claim.status is ClaimStatus.PROVED else claim.status
+
+
+def unverified(posture: Posture) -> tuple[str, ...]:
+    """List the claims that the provider states as PROVED and that were not verified here."""
+    return tuple(claim.name for claim in posture.claims if stated(claim) == STATED)
+
+
+def unproved(required: Iterable[str], posture: Posture, *, trusted: bool) -> dict[str, str]:
+    """Return the required claims that do not hold, with their status; `unknown` is one not stated.
+
+    Args:
+        required: Claims that a profile requires.
+        posture: What the provider states.
+        trusted: Whether the operator takes its word for what was not verified here (`trust_claims`).
+    """
+    status = {claim.name: stated(claim) for claim in posture.claims}
+    enough = {ClaimStatus.PROVED, STATED} if trusted else {ClaimStatus.PROVED}
+    return {name: status.get(name, "unknown") for name in required if status.get(name) not in enough}
 
 
 def worth(statuses: Mapping[str, str]) -> str:
-    """Say in one line what a boundary is worth, from claims with their status."""
+    """Say in one line what a boundary is worth, from claims with their status as `stated` writes it."""
     total = len(statuses)
-    open_ = {name: status for name, status in statuses.items() if status != ClaimStatus.PROVED}
+    open_ = {name: status for name, status in statuses.items() if status not in {ClaimStatus.PROVED, STATED}}
+    unsure = sum(status == STATED for status in statuses.values())
+    said = f"{unsure} of {total} claims are stated by the provider, not verified" if unsure else ""
     if not open_:
-        return f"all {total} claims are proved"
+        return said or f"all {total} claims are proved"
     if all(status == ClaimStatus.NOT_ENFORCED for status in statuses.values()):
         return f"nothing is confined: {total} of {total} claims are {ClaimStatus.NOT_ENFORCED}"
     if len(open_) <= _FEW:
-        return f"{len(open_)} of {total} claims are not proved: {', '.join(sorted(open_))}"
-    counted = [
-        f"{list(open_.values()).count(status)} {status}" for status in ClaimStatus if status in open_.values()
-    ]
-    return f"{len(open_)} of {total} claims are not proved: {', '.join(counted)}"
+        detail = ", ".join(sorted(open_))
+    else:
+        values = list(open_.values())
+        detail = ", ".join(f"{values.count(status)} {status}" for status in ClaimStatus if status in values)
+    missing = f"{len(open_)} of {total} claims are not proved: {detail}"
+    return f"{missing}; {said}" if said else missing

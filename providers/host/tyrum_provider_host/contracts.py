@@ -60,6 +60,11 @@ class KindContract:
         return self.kind in _WITH_JOURNAL
 
     @property
+    def required_methods(self) -> tuple[str, ...]:
+        """RPCs of the domain service that every provider of the kind has, one free of effects first."""
+        return _REQUIRED_METHODS.get(self.kind, ())
+
+    @property
     def label(self) -> str:
         """Kind and version as operators read them."""
         return f"{self.kind} {self.major}.{self.minor}"
@@ -71,6 +76,19 @@ _CARDINALITY = {
     "context": Cardinality.ORDERED_MANY,
 }
 
+_REQUIRED_METHODS = {
+    "isolation": (
+        "GetPosture",
+        "StartProcess",
+        "WaitProcess",
+        "GetProcess",
+        "ResolveOperation",
+        "ReadOutput",
+        "CancelProcess",
+        "ReleaseProcess",
+        "ListProcesses",
+    ),
+}
 _WITH_JOURNAL = frozenset({"isolation"})
 
 

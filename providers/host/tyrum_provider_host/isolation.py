@@ -41,8 +41,12 @@ _Value = TypeVar("_Value")
 class IsolationClient:
     """Calls one instance. Timeouts are seconds; the defaults are the contract's bounds."""
 
-    def __init__(self, channel: ProviderChannel) -> None:
+    def __init__(
+        self, channel: ProviderChannel, *, on_violation: Callable[[str], None] | None = None
+    ) -> None:
+        """Call over `channel`; `on_violation` is told of each answer that breaks the contract."""
         self._channel = channel
+        self._on_violation = on_violation
         self._stub = isolation_pb2_grpc.IsolationServiceStub(channel.channel)
 
     async def start(
@@ -159,7 +163,7 @@ class IsolationClient:
             offset=offset,
             follow=follow,
         )
-        position = offset
+        position, over = offset, False
         async for answer in self._channel.stream(
             self._stub.ReadOutput, request, name="ReadOutput", domain=_DOMAIN, timeout=timeout
         ):
@@ -168,9 +172,11 @@ class IsolationClient:
                 begin = chunk.offset - chunk.dropped_before
                 if begin != position:
                     raise ContractViolation(f"a chunk continues at {begin}, expected {position}")
+                if over:
+                    raise ContractViolation("a chunk comes after the one that says `eof`")
             except ContractViolation as violation:
-                raise _bug("ReadOutput", violation) from None
-            position = chunk.offset + len(chunk.data)
+                raise self._bug("ReadOutput", violation) from None
+            position, over = chunk.offset + len(chunk.data), chunk.eof
             yield chunk
 
     async def cancel(
@@ -235,14 +241,16 @@ class IsolationClient:
         try:
             return read(answer)
         except ContractViolation as violation:
-            raise _bug(name, violation) from None
+            raise self._bug(name, violation) from None
+
+    def _bug(self, method: str, violation: ContractViolation) -> ProviderBug:
+        if self._on_violation is not None:
+            self._on_violation(f"{method}: {violation}")
+        detail = f"the answer breaks the contract: {violation}"
+        return ProviderBug(method=method, code=ANSWERED, detail=detail)
 
 
 def _of(process_id: str, process: Process) -> Process:
     if process.process_id != process_id:
         raise ContractViolation("the answer describes another process")
     return process
-
-
-def _bug(method: str, violation: ContractViolation) -> ProviderBug:
-    return ProviderBug(method=method, code=ANSWERED, detail=f"the answer breaks the contract: {violation}")

@@ -4,6 +4,7 @@ Invariant: an answer with a missing REQUIRED field, an unknown enum value or a b
 value; it raises `ContractViolation` naming the field.
 """
 
+import hashlib
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -38,6 +39,8 @@ MAX_EVIDENCE_BYTES = 128 * 1024
 MAX_HANDLE_BYTES = 4 * 1024
 MAX_CLAIMS = 256
 MAX_NOTES = 16
+MAX_EXIT_CODE = 255
+MAX_SIGNAL = 64
 MAX_TOTAL_BYTES = 2**63 - 1
 """What a store can hold as a number; eight exbibytes are no honest total."""
 
@@ -137,14 +140,18 @@ def process(message: isolation_pb2.Process) -> Process:
         )
     if not message.handle_version:
         raise ContractViolation("`process.handle_version` is missing")
+    started_at = timestamp(message, "started_at")
+    result = _result(message.result) if ended else None
+    if result is not None and result.ended_at < started_at:
+        raise ContractViolation("`result.ended_at` is before `started_at`")
     return Process(
         process_id=sanitise(message.process_id, 64),
         operation_id=sanitise(message.operation_id, 64),
         state=state,
         handle=message.handle,
         handle_version=message.handle_version,
-        started_at=timestamp(message, "started_at"),
-        result=_result(message.result) if ended else None,
+        started_at=started_at,
+        result=result,
     )
 
 
@@ -238,6 +245,10 @@ def _result(message: isolation_pb2.ProcessResult) -> ProcessResult:
     signal = message.signal if message.HasField("signal") else None
     if exit_code is not None and signal is not None:
         raise ContractViolation("`result` has both `exit_code` and `signal`")
+    if exit_code is not None and not 0 <= exit_code <= MAX_EXIT_CODE:
+        raise ContractViolation(f"`result.exit_code` is {exit_code}, 0 to {MAX_EXIT_CODE} are possible")
+    if signal is not None and not 1 <= signal <= MAX_SIGNAL:
+        raise ContractViolation(f"`result.signal` is {signal}, 1 to {MAX_SIGNAL} are possible")
     if (cause is EndCause.EXITED and exit_code is None) or (cause is EndCause.SIGNALED and signal is None):
         raise ContractViolation(f"`result` lacks the status that the cause {cause} rests on")
     return ProcessResult(
@@ -261,6 +272,11 @@ def _summary(message: isolation_pb2.StreamSummary, name: str) -> StreamSummary:
         raise ContractViolation(f"`result.{name}.total_bytes` does not fit its head and tail, or no total")
     if not _SHA256.fullmatch(message.sha256):
         raise ContractViolation(f"`result.{name}.sha256` is no digest")
+    whole = len(message.head) + len(message.tail) == message.total_bytes
+    if whole and hashlib.sha256(message.head + message.tail).hexdigest() != message.sha256:
+        raise ContractViolation(f"`result.{name}.sha256` is not the digest of the bytes beside it")
+    if message.dropped_bytes > message.total_bytes:
+        raise ContractViolation(f"`result.{name}.dropped_bytes` is more than `total_bytes`")
     return StreamSummary(
         total_bytes=message.total_bytes,
         sha256=message.sha256,

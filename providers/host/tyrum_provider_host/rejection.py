@@ -25,6 +25,7 @@ class Stage(StrEnum):
     PEER = "peer"
     HANDSHAKE = "handshake"
     CONTRACT = "contract"
+    BEARER = "bearer"
     DESCRIPTOR = "descriptor"
     TRUST = "trust"
     IMPLEMENTATION = "implementation"
@@ -33,6 +34,7 @@ class Stage(StrEnum):
     CONFIGURE = "configure"
     PROBE = "probe"
     CAPABILITY = "capability"
+    SERVICE = "service"
     POSTURE = "posture"
     HEALTH = "health"
 

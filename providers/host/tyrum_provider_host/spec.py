@@ -86,6 +86,8 @@ class ProviderSpec:
     """Environment variables the operator allows beyond the documented ones."""
     required_capabilities: frozenset[str] = frozenset()
     """Capabilities the profiles that select this provider need."""
+    trust_claims: bool = False
+    """Whether the operator takes its word for claims that were not verified here."""
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):

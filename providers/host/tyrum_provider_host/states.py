@@ -72,6 +72,8 @@ class Facts:
     declared: frozenset[str] | None = None
     """Capabilities of the checked descriptor."""
     required: frozenset[str] = frozenset()
+    violation: str | None = None
+    """The first answer by which the instance broke its contract."""
 
 
 SixStates = tuple[State, State, State, State, State, State]
@@ -161,6 +163,9 @@ def _degraded(facts: Facts) -> State:
         return State(StateName.DEGRADED, value, reason)
     if not facts.probe.ready:
         return State(StateName.DEGRADED, StateValue.FALSE, "not ready, so not merely degraded")
+    if facts.violation is not None:
+        reason = f"it answered against its contract, and what it said counts for nothing: {facts.violation}"
+        return State(StateName.DEGRADED, StateValue.TRUE, reason)
     optional = {name: why for name, why in facts.probe.unavailable.items() if name not in facts.required}
     if not optional:
         return State(StateName.DEGRADED, StateValue.FALSE, "every declared capability is available")

@@ -94,6 +94,8 @@ class ProviderStatus:
     generation: int
     pid: int | None
     posture: Posture | None
+    trust_claims: bool
+    """Whether the operator takes the provider's word for claims that were not verified here."""
     admissions: int
     """How often it has become admitted since the host started, by a start or back from being suspended."""
     recent_exits: int

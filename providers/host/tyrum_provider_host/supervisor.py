@@ -12,6 +12,7 @@ import random
 import signal
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from tyrum_provider_host import proof
 from tyrum_provider_host.admission import ISOLATION, admit, check_health
@@ -89,6 +90,7 @@ class Supervisor:
             generation=self._generation,
             pid=self._instance.process.pid if self._instance else None,
             posture=record.posture,
+            trust_claims=self.spec.trust_claims,
             admissions=self._admissions,
             recent_exits=len(self._ledger.exits),
             admission_seconds=None if started is None or ended is None else ended - started,
@@ -115,7 +117,16 @@ class Supervisor:
             raise ProviderUnavailable(self.spec.name, f"its kind is {self.spec.kind}, not {ISOLATION}")
         if self._instance is None or self._lifecycle not in {Lifecycle.ADMITTED, Lifecycle.SUSPENDED}:
             raise self._unavailable()
-        return IsolationClient(self._instance.channel)
+        return IsolationClient(
+            self._instance.channel, on_violation=partial(self._broke_contract, self._record)
+        )
+
+    def _broke_contract(self, record: AdmissionRecord, what: str) -> None:
+        """Mark the instance: it told something that cannot be true."""
+        _log.error("provider %s answered against its contract: %s", self.spec.name, what, extra=self._ids())
+        if record.facts.violation is None:
+            record.facts = replace(record.facts, violation=what)
+            self._changed()
 
     def _unavailable(self) -> ProviderUnavailable:
         text = str(self._lifecycle) + (f": {self._reason}" if self._reason else "")

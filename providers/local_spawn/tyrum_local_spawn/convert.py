@@ -253,11 +253,13 @@ def posture_message(posture: Posture) -> pb.GetPostureResponse:
 
 
 def _result_message(end: ExitRecord, *, evidence: bool) -> pb.ProcessResult:
+    # A wall clock that was set back while the command ran must not make the record contradict itself.
+    ended_at = max(end.ended_at_ns, end.started_at_ns)
     return pb.ProcessResult(
         cause=_CAUSES[end.cause],
         exit_code=end.exit_code,
         signal=end.signal,
-        ended_at=_timestamp(end.ended_at_ns),
+        ended_at=_timestamp(ended_at),
         duration=_duration(end.duration_ns),
         stdout=_summary(end.stdout, evidence=evidence),
         stderr=_summary(end.stderr, evidence=evidence),

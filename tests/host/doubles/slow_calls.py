@@ -20,6 +20,8 @@ class _Slow(GoodService):
     async def StartProcess(  # noqa: N802 - the name on the wire
         self, request: isolation_pb2.StartProcessRequest, context: Context
     ) -> isolation_pb2.StartProcessResponse:
+        if not request.HasField("spec"):
+            return await super().StartProcess(request, context)
         await asyncio.Event().wait()
         raise AssertionError("unreachable")
 

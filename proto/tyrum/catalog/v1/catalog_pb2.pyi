@@ -109,6 +109,8 @@ class Provider(_message.Message):
     INSTANCE_ID_FIELD_NUMBER: _builtins.int
     PROFILES_FIELD_NUMBER: _builtins.int
     PROFILE_PROBLEMS_FIELD_NUMBER: _builtins.int
+    UNVERIFIED_CLAIMS_FIELD_NUMBER: _builtins.int
+    TRUSTS_CLAIMS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name in the configuration."""
     kind: _builtins.str
@@ -125,6 +127,10 @@ class Provider(_message.Message):
     """Why it was rejected, suspended or quarantined, and what to do; empty otherwise."""
     instance_id: _builtins.str
     """Present instance, `inst_` and 26 characters; empty when none runs."""
+    trusts_claims: _builtins.bool
+    """Whether the operator takes the provider's word for these (`trust_claims`): then they meet what profiles
+    require.
+    """
     @_builtins.property
     def states(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProviderState]:
         """The six states in the order installed, configured, ready, healthy, capable, degraded."""
@@ -137,6 +143,12 @@ class Provider(_message.Message):
     def profile_problems(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Sentences about profiles that can run nothing although it is admitted, because they require a claim that it
         does not prove.
+        """
+
+    @_builtins.property
+    def unverified_claims(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Claims that the provider states as PROVED and that nothing verified here, neither conformance evidence nor
+        an attestation; empty for kinds without claims, and before the posture was read.
         """
 
     def __init__(
@@ -153,10 +165,12 @@ class Provider(_message.Message):
         instance_id: _builtins.str = ...,
         profiles: _abc.Iterable[_builtins.str] | None = ...,
         profile_problems: _abc.Iterable[_builtins.str] | None = ...,
+        unverified_claims: _abc.Iterable[_builtins.str] | None = ...,
+        trusts_claims: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["contract", b"contract", "implementation_version", b"implementation_version", "instance_id", b"instance_id", "kind", b"kind", "lifecycle", b"lifecycle", "name", b"name", "profile_problems", b"profile_problems", "profiles", b"profiles", "provider_id", b"provider_id", "reason", b"reason", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["contract", b"contract", "implementation_version", b"implementation_version", "instance_id", b"instance_id", "kind", b"kind", "lifecycle", b"lifecycle", "name", b"name", "profile_problems", b"profile_problems", "profiles", b"profiles", "provider_id", b"provider_id", "reason", b"reason", "states", b"states", "trusts_claims", b"trusts_claims", "unverified_claims", b"unverified_claims"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -282,7 +296,9 @@ class GetProviderResponse(_message.Message):
 
     @_builtins.property
     def claims(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The posture's claims, such as `fs.read: NOT_ENFORCED`; empty for kinds without."""
+        """The posture's claims, such as `fs.read: NOT_ENFORCED`, each with whether it was verified; empty for kinds
+        without.
+        """
 
     @_builtins.property
     def notes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

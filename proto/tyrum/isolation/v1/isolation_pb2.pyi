@@ -619,14 +619,14 @@ class ProcessResult(_message.Message):
     cause: Global___EndCause.ValueType
     """Why the run ended: the first cause wins. REQUIRED."""
     exit_code: _builtins.int
-    """Exit status of the command; absent when it was ended by a signal or its end was not seen."""
+    """Exit status of the command, 0 to 255; absent when it was ended by a signal or its end was not seen."""
     signal: _builtins.int
-    """Signal that ended the command; absent when it exited or its end was not seen."""
+    """Signal that ended the command, 1 to 64; absent when it exited or its end was not seen."""
     tree_empty: _builtins.bool
     """Whether every process the provider could see of the tree was gone when the record was written."""
     @_builtins.property
     def ended_at(self) -> _timestamp_pb2.Timestamp:
-        """When the end was recorded. REQUIRED."""
+        """When the end was recorded, not before the start. REQUIRED."""
 
     @_builtins.property
     def duration(self) -> _duration_pb2.Duration:
@@ -687,7 +687,7 @@ class StreamSummary(_message.Message):
     tail: _builtins.bytes
     """The last bytes after the head, at most 128 KiB."""
     dropped_bytes: _builtins.int
-    """Bytes that the spool no longer holds."""
+    """Bytes that the spool no longer holds, at most `total_bytes`."""
     def __init__(
         self,
         *,
