@@ -14,7 +14,7 @@ from tyrum_gateway.models import call_fragments, guarded_http
 from tyrum_gateway.models.call_fragments import parse_object
 from tyrum_gateway.models.chat_completions import ChatReader
 from tyrum_gateway.models.failures import retry_after
-from tyrum_gateway.models.sse import EventReader
+from tyrum_gateway.models.sse import Event, EventReader
 from tyrum_gateway.models.tool_names import ToolNames
 
 both = pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -169,5 +169,5 @@ def test_a_byte_order_mark_costs_no_event() -> None:
     """A stream may begin with one, whole or in pieces; anywhere else it is text."""
     mark = b"\xef\xbb\xbf"
     reader = EventReader()
-    assert [*reader.feed(mark[:1]), *reader.feed(mark[1:] + b"data: a\n\n")] == ["a"]
-    assert reader.feed(mark + b"data: b\n\ndata: c\n\n") == ["c"]
+    assert [*reader.feed(mark[:1]), *reader.feed(mark[1:] + b"data: a\n\n")] == [Event("a")]
+    assert reader.feed(mark + b"data: b\n\ndata: c\n\n") == [Event("c")]

@@ -87,7 +87,7 @@ async def test_a_server_with_tls_is_reached_by_a_tunnel(protocol: str, later: Ex
         assert "proxy-authorization" not in request.headers
         untrusted = remote(server, protocol, "go", ca_file=other.pem, proxy=proxy.url, login=SHOWN)
         _, failure = await failure_of(untrusted)
-        assert "the certificate of the server of" in failure.public
+        assert "cannot be reached: the certificate of `127.0.0.1:" in failure.public
         assert not failure.retryable
         assert server.calls("go") == 1
 
@@ -124,7 +124,8 @@ async def test_a_proxy_with_tls_is_asked_within_it(inner: bool, tmp_path: Path) 
         )
         server.play("go", Step(fault=Refuse(418)))
         async with httpx2.AsyncClient(transport=transport, trust_env=False) as http:
-            body = {"messages": [], "stream": True, "stream_options": {"include_usage": True}}
+            asked = [{"role": "user", "content": "x"}]
+            body = {"messages": asked, "stream": True, "stream_options": {"include_usage": True}}
             assert (await http.post(f"{base_url}/chat/completions", json=body)).status_code == 418
     assert len(proxy.asked) == 1
 

@@ -10,7 +10,7 @@ from tests.support.model_server import KEY, PROTOCOLS, Expect, ModelServer, Requ
 from tyrum_gateway.domain.model import ToolSchema
 from tyrum_gateway.models.endpoint import Credentials, Endpoint, Secret
 from tyrum_gateway.models.guarded_http import ForeignOrigin, http_client, trust
-from tyrum_gateway.models.sse import EventReader, EventTooLarge
+from tyrum_gateway.models.sse import Event, EventReader, EventTooLarge
 from tyrum_gateway.models.tool_names import ToolNames
 from tyrum_gateway.models.tool_subset import NAME
 
@@ -146,9 +146,9 @@ def test_events_are_read_however_they_are_split(size: int, end: bytes) -> None:
     stream = end.join(lines)
     reader = EventReader()
     found = [
-        data for start in range(0, len(stream), size) for data in reader.feed(stream[start : start + size])
+        event for start in range(0, len(stream), size) for event in reader.feed(stream[start : start + size])
     ]
-    assert found + reader.close() == ["one\ntwo", "ü", "last"]
+    assert found + reader.close() == [Event("one\ntwo", "x"), Event("ü"), Event("last")]
 
 
 def test_an_event_that_never_ends_is_given_up() -> None:

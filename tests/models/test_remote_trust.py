@@ -1,5 +1,6 @@
 """Whom a model behind HTTP trusts as its server: the authorities of its file and nobody else."""
 
+import asyncio
 import ssl
 from pathlib import Path
 
@@ -28,14 +29,34 @@ async def test_an_authority_of_its_own_is_trusted_by_name_and_nothing_else_is(
         server.play("go", Step(text=("ok",)))
         assert (await step_of(remote(server, protocol, "go", ca_file=authority.pem)))[0] == "ok"
         named = server.base_url(protocol, "go").replace("127.0.0.1", "localhost")
-        for model in (
-            remote(server, protocol, "go", ca_file=other.pem),
-            remote(server, protocol, "go"),
-            remote(server, protocol, "go", ca_file=authority.pem, base_url=named),
+        strange = "is not trusted; if it has an authority of its own, the operator names it as the"
+        for model, why in (
+            (remote(server, protocol, "go", ca_file=other.pem), strange),
+            (remote(server, protocol, "go"), strange),
+            (
+                remote(server, protocol, "go", ca_file=authority.pem, base_url=named),
+                "is for another host name",
+            ),
         ):
             _, failure = await failure_of(model)
-            assert "is not trusted" in failure.public
-            assert "`ca_file`" in failure.public
+            assert why in failure.public
             assert not failure.retryable
         assert server.calls("go") == 1
     assert not (tmp_path / "keys").exists()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_a_server_that_speaks_no_tls_is_told_as_that(protocol: str) -> None:
+    """`https://` to a server without TLS is a handshake that fails, and is not tried again."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as listening:
+        url = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        _, failure = await failure_of(remote(ModelServer(), protocol, "go", base_url=url))
+    assert "the TLS handshake with `127.0.0.1:" in failure.public
+    assert not failure.retryable

@@ -118,7 +118,7 @@ def compose(
     tools = _tools(settings, chosen, isolation, vault)
     agent = Agent(
         instructions=chosen.instructions,
-        model=seams.around_model(_model(settings, chosen, vault, version)),
+        model=seams.around_model(_model(settings, chosen, vault, version, redactor)),
         policy=together(settings.policies.get(DEPLOYMENT), settings.policies[chosen.policy]),
         tools={
             **{name: seams.around_tool(tool) for name, tool in tools.items()},
@@ -214,8 +214,11 @@ class Vault:
         return value
 
 
-def _model(settings: Settings, agent: AgentSettings, vault: Vault, version: str) -> Model:
-    models = [(name, transport(settings.models[name], vault.reveal, version)) for name in agent.models]
+def _model(settings: Settings, agent: AgentSettings, vault: Vault, version: str, redactor: Redactor) -> Model:
+    models = [
+        (name, transport(settings.models[name], vault.reveal, version, redactor.text))
+        for name in agent.models
+    ]
     if len(models) == 1:
         return models[0][1]
     return FirstAvailable(models, settings.limits.step_time.total_seconds())

@@ -16,13 +16,16 @@ from tyrum_gateway.models.endpoint import Endpoint, KeyUnavailable, Proxy, Secre
 from tyrum_gateway.tools.process_run import SecretUnavailable
 
 
-def transport(settings: ModelSettings, reveal: Callable[[str], str], version: str) -> Model:
+def transport(
+    settings: ModelSettings, reveal: Callable[[str], str], version: str, mask: Callable[[str], str] = str
+) -> Model:
     """Build the transport of a model.
 
     Args:
         settings: The operator's.
         reveal: Fetches a secret by name; raises SecretUnavailable.
         version: Of the gateway, told to servers.
+        mask: Masks every secret of the gateway in what servers say.
 
     Raises:
         ScriptInvalid: The script of a scripted model cannot be used.
@@ -34,7 +37,7 @@ def transport(settings: ModelSettings, reveal: Callable[[str], str], version: st
         case ScriptedModelSettings(script=script):
             return build_model(Scripted(script))
         case RemoteModelSettings():
-            endpoint = _endpoint(settings, reveal, version)
+            endpoint = endpoint_of(settings, reveal, version, mask)
             try:
                 return build_model(OpenAi(endpoint) if settings.kind == "openai" else Anthropic(endpoint))
             except OSError as error:
@@ -43,7 +46,13 @@ def transport(settings: ModelSettings, reveal: Callable[[str], str], version: st
             assert_never(settings)
 
 
-def _endpoint(settings: RemoteModelSettings, reveal: Callable[[str], str], version: str) -> Endpoint:
+def endpoint_of(
+    settings: RemoteModelSettings,
+    reveal: Callable[[str], str],
+    version: str,
+    mask: Callable[[str], str] = str,
+) -> Endpoint:
+    """Describe where a model is reached; the arguments are those of `transport`."""
     proxy, login = settings.proxy, settings.proxy_login
     return Endpoint(
         name=settings.name,
@@ -54,6 +63,7 @@ def _endpoint(settings: RemoteModelSettings, reveal: Callable[[str], str], versi
         max_output_tokens=settings.max_output_tokens,
         ca_file=settings.ca_file,
         proxy=None if proxy is None else Proxy(proxy, None if login is None else _secret(login, reveal)),
+        mask=mask,
     )
 
 

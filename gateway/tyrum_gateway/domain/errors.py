@@ -133,7 +133,7 @@ class ModelUnavailable(TyrumError):
     """The model could not produce a step.
 
     Args:
-        public: Says what happened, never in the words of the model's server.
+        public: Says what happened; words of the model's server are masked, bounded and escaped in it.
         retryable: Whether another attempt may help. Text that was emitted before rules one out in any case.
         retry_after: How long the model's server asks to be left alone.
         usage: What the attempt is known to have used.

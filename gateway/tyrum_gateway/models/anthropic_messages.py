@@ -1,21 +1,21 @@
 """Anthropic's Messages: a prompt rendered for it, and its stream read.
 
-A step has ended only with `message_stop` after a `stop_reason` that we know. Roles alternate; the results of
-all calls of a step come first in the next message of the user.
+A step has ended only with `message_stop` after a `stop_reason`; one that we do not know is an end like
+another. Roles alternate; the results of all calls of a step come first in the next message of the user.
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any, assert_never
 
 from tyrum_gateway.domain.model import AssistantStep, Prompt, StepEnd, ToolOutput, UserText
 from tyrum_gateway.domain.usage import Usage
+from tyrum_gateway.models import server_words
 from tyrum_gateway.models.call_fragments import Calls, Fragments
 from tyrum_gateway.models.conversation import conversation
 from tyrum_gateway.models.failures import Ending, StreamEnded
 from tyrum_gateway.models.rendering import past_arguments, plain, shown
 from tyrum_gateway.models.tool_names import ToolNames
-from tyrum_gateway.models.wire_json import mapping, number, read_object, text
+from tyrum_gateway.models.wire_json import arguments, mapping, number, position, read_object, text, words
 
 _REJECTED = frozenset(
     {"invalid_request_error", "authentication_error", "permission_error", "not_found_error", "billing_error"}
@@ -96,17 +96,6 @@ def _text(said: str) -> Block:
     return {"type": "text", "text": shown(said)}
 
 
-def says_too_long(body: object) -> bool:
-    """Tell whether the body of an error says that the prompt does not fit."""
-    error = body.get("error") if isinstance(body, dict) else None
-    if not isinstance(error, dict):
-        return False
-    message = text(error, "message")
-    return text(error, "type") == "request_too_large" or message.startswith(
-        ("prompt is too long", "input length and `max_tokens` exceed context limit")
-    )
-
-
 class MessageReader:
     """Reads the stream of one step."""
 
@@ -114,7 +103,8 @@ class MessageReader:
         self.emitted = False
         self.done = False
         self._calls = Calls()
-        self._blocks: dict[int, Fragments] = {}
+        self._blocks: dict[int | None, Fragments | None] = {}
+        """Blocks by index; None for one of a kind that is skipped. Where there is no index, the newest."""
         self._stop = ""
         self._input: int | None = None
         self._output: int | None = None
@@ -124,8 +114,8 @@ class MessageReader:
         """What the server told so far."""
         return Usage(self._input, self._output)
 
-    def feed(self, data: str) -> str:
-        """Take the data of an event; return the text that it brings.
+    def feed(self, data: str, name: str = "") -> str:
+        """Take the data and the name of an event; return the text that it brings.
 
         Raises:
             StreamEnded: The event is an error, or cannot be read.
@@ -133,46 +123,49 @@ class MessageReader:
         """
         event = read_object(data)
         said = ""
-        match text(event, "type"):
+        match "error" if event.get("error") else text(event, "type") or name:
             case "message_start":
                 self._count(mapping(mapping(event, "message"), "usage"))
                 self._output = None  # what is told here is a beginning
             case "content_block_start":
-                said = self._begin(number(event, "index"), mapping(event, "content_block"))
+                said = self._begin(position(event, "index"), mapping(event, "content_block"))
             case "content_block_delta":
-                said = self._add(number(event, "index"), mapping(event, "delta"))
+                said = self._add(position(event, "index"), mapping(event, "delta"))
             case "message_delta":
                 self._stop = text(mapping(event, "delta"), "stop_reason") or self._stop
                 self._count(mapping(event, "usage"))
             case "message_stop":
                 self.done = True
             case "error":
-                raise StreamEnded(_error(event))
+                raise _error(event)
             case _:
                 pass  # pings, ends of blocks, and what later versions of the protocol add
         self.emitted = self.emitted or bool(said)
         return said
 
     def _begin(self, index: int | None, block: Mapping[str, object]) -> str:
+        self._blocks[index] = None
         if text(block, "type") == "text":
-            return text(block, "text")
-        if text(block, "type") == "tool_use" and index is not None:
+            return words(block, "text")
+        if text(block, "type") == "tool_use":
             self.emitted = True
             call = self._blocks[index] = self._calls.begin(text(block, "id"))
-            whole = mapping(block, "input")
-            given = json.dumps(whole, ensure_ascii=False) if whole else ""
+            # An empty object stands for arguments that are to come.
+            given = arguments(block, "input") if block.get("input") != {} else ""
             self._calls.extend(call, name=text(block, "name"), arguments=given)
         return ""
 
     def _add(self, index: int | None, delta: Mapping[str, object]) -> str:
         match text(delta, "type"):
             case "text_delta":
-                return text(delta, "text")
+                return words(delta, "text")
             case "input_json_delta":
-                call = None if index is None else self._blocks.get(index)
-                if call is None:
+                if index not in self._blocks:
                     raise StreamEnded(Ending.UNREADABLE)
-                self._calls.extend(call, arguments=text(delta, "partial_json"))
+                if (call := self._blocks[index]) is not None:
+                    self._calls.extend(call, arguments=arguments(delta, "partial_json"))
+            case "":
+                return words(delta, "text")
             case _:
                 pass  # thinking and citations are not part of what is said
         return ""
@@ -192,10 +185,6 @@ class MessageReader:
         if not self.done:
             raise StreamEnded(Ending.BROKEN_OFF)
         match self._stop:
-            case "end_turn" | "stop_sequence":
-                pass
-            case "tool_use" if self._calls:
-                pass
             case "max_tokens":
                 raise StreamEnded(Ending.CUT_OFF)
             case "refusal":
@@ -204,15 +193,17 @@ class MessageReader:
                 raise StreamEnded(Ending.TOO_LONG)
             case "pause_turn":
                 raise StreamEnded(Ending.PAUSED)
-            case _:
+            case "":
                 raise StreamEnded(Ending.BROKEN_OFF)
-        calls = self._calls.complete(names)
-        if calls is None:
-            raise StreamEnded(Ending.MALFORMED)
-        return StepEnd(calls, self.usage)
+            case "tool_use" if not self._calls:
+                raise StreamEnded(Ending.BROKEN_OFF)
+            case _:
+                pass
+        return StepEnd(self._calls.complete(names), self.usage)
 
 
-def _error(event: Mapping[str, object]) -> Ending:
-    if says_too_long(event):
-        return Ending.TOO_LONG
-    return Ending.REJECTED if text(mapping(event, "error"), "type") in _REJECTED else Ending.FAILED
+def _error(event: Mapping[str, object]) -> StreamEnded:
+    if server_words.says_too_long(event):
+        return StreamEnded(Ending.TOO_LONG)
+    rejected = text(mapping(event, "error"), "type") in _REJECTED
+    return StreamEnded(Ending.REJECTED if rejected else Ending.FAILED, server_words.message_of(event))

@@ -13,7 +13,8 @@ import anthropic
 from anthropic.resources.messages import AsyncMessages
 
 from tyrum_gateway.domain.model import Prompt
-from tyrum_gateway.models.anthropic_messages import MessageReader, render, says_too_long
+from tyrum_gateway.models.answer import Answer
+from tyrum_gateway.models.anthropic_messages import MessageReader, render
 from tyrum_gateway.models.endpoint import Credentials, Endpoint
 from tyrum_gateway.models.guarded_http import http_client, trust
 from tyrum_gateway.models.remote import Reader, failures_of, unanswered
@@ -31,7 +32,6 @@ class Messages:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._failures = failures_of(endpoint)
         self._trust = trust(endpoint.ca_file)
 
     def reader(self) -> Reader:
@@ -41,13 +41,13 @@ class Messages:
     @asynccontextmanager
     async def stream(
         self, prompt: Prompt, names: ToolNames, credentials: Credentials
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Send a request; the context holds the body of its answer.
+    ) -> AsyncIterator[Answer]:
+        """Send a request; the context holds its answer.
 
         Raises:
             ModelUnavailable: The server cannot be reached, or refuses.
         """
-        endpoint = self._endpoint
+        endpoint, failures = self._endpoint, failures_of(self._endpoint, credentials)
         most = endpoint.max_output_tokens or DEFAULT_MAX_OUTPUT_TOKENS
         body: Any = render(prompt, names, model=endpoint.model, max_output_tokens=most)
         async with http_client(endpoint, credentials, self._trust) as http:
@@ -66,11 +66,8 @@ class Messages:
                     AsyncMessages(client).with_streaming_response.create(**body) as response,
                     aclosing(response.iter_bytes()) as chunks,
                 ):
-                    yield chunks
+                    yield Answer(response.headers.get("content-type", ""), chunks)
             except anthropic.APIStatusError as error:
-                too_long = error.status_code in {400, 413} and says_too_long(error.body)
-                raise self._failures.of_status(
-                    error.status_code, error.response.headers, too_long=too_long
-                ) from None
+                raise failures.of_status(error.status_code, error.response.headers, error.body) from None
             except anthropic.APIConnectionError as error:
-                raise unanswered(self._failures, error) from None
+                raise unanswered(failures, error) from None

@@ -10,6 +10,7 @@ from typing import NoReturn
 from tyrum_gateway.app.step_bounds import MAX_CALL_BYTES, MAX_CALLS
 from tyrum_gateway.domain.errors import ModelUnavailable
 from tyrum_gateway.domain.model import CallRequest
+from tyrum_gateway.models.failures import Ending, StreamEnded
 from tyrum_gateway.models.halves import has_half, joined
 from tyrum_gateway.models.tool_names import ToolNames
 
@@ -17,12 +18,13 @@ from tyrum_gateway.models.tool_names import ToolNames
 class Fragments:
     """One call so far."""
 
-    __slots__ = ("_closing", "_looked_at", "_object", "arguments", "identity", "name")
+    __slots__ = ("_closing", "_looked_at", "_object", "arguments", "identity", "names")
 
     def __init__(self, identity: str) -> None:
         self.identity = identity
         """The server's id; only tells calls of one stream apart."""
-        self.name = ""
+        self.names: list[str] = []
+        """The name, in parts, or again as far as it is known."""
         self.arguments: list[str] = []
         self._closing = _Closing()
         self._looked_at = 0
@@ -32,6 +34,11 @@ class Fragments:
     def text(self) -> str:
         """The arguments so far."""
         return joined("".join(self.arguments))
+
+    def name(self, given: ToolNames) -> str:
+        """Return the name: the parts together, or the one among them that was given out."""
+        whole = "".join(self.names)
+        return whole if given.knows(whole) else next(filter(given.knows, self.names), whole)
 
     def is_object(self) -> bool:
         """Tell whether the arguments begin with one whole JSON object, which nothing can continue.
@@ -99,28 +106,37 @@ class Calls:
         Raises:
             ModelUnavailable: The calls are larger than what is taken.
         """
-        self._size += len(name.encode(errors="replace")) + len(arguments.encode(errors="replace"))
+        # Some servers repeat the name with every piece.
+        names = [name] if name and name not in call.names[:1] else []
+        self._size += sum(len(part.encode(errors="replace")) for part in names)
+        self._size += len(arguments.encode(errors="replace"))
         if self._size > MAX_CALL_BYTES:
             raise ModelUnavailable(
                 f"the calls of one step have more than {MAX_CALL_BYTES} bytes", retryable=False
             )
-        call.name += name
+        call.names += names
         if arguments:
             call.arguments.append(arguments)
 
-    def complete(self, names: ToolNames) -> tuple[CallRequest, ...] | None:
-        """Return the calls, in order; None when one has no name or its arguments are no JSON object.
+    def complete(self, names: ToolNames) -> tuple[CallRequest, ...]:
+        """Return the calls, in order.
 
-        Half a character is none: what stood in its place would be an argument that nobody chose.
+        Half a character is no text: what stood in its place would be an argument that nobody chose.
+
+        Raises:
+            StreamEnded: One has no name, or its arguments are no JSON object.
         """
         found = []
         for call in self._calls:
             arguments = call.text
             if not arguments.strip():
                 arguments = "{}"
-            if not call.name or has_half(arguments) or parse_object(arguments) is None:
-                return None
-            found.append(CallRequest(names.tool_of(call.name), arguments))
+            name = call.name(names)
+            if not name.strip():
+                raise StreamEnded(Ending.NAMELESS)
+            if has_half(arguments) or parse_object(arguments) is None:
+                raise StreamEnded(Ending.MALFORMED)
+            found.append(CallRequest(names.tool_of(name), arguments))
         return tuple(found)
 
 

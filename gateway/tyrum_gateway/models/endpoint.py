@@ -38,9 +38,7 @@ class Proxy:
     @property
     def address(self) -> str:
         """Write `HOST:PORT`, as messages name it."""
-        url = urllib.parse.urlsplit(self.url)
-        host = url.hostname or ""
-        return f"{f'[{host}]' if ':' in host else host}:{url.port or _PORTS[url.scheme]}"
+        return _address(self.url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +58,19 @@ class Endpoint:
     """Authorities of the server; None: those of the operating system."""
     proxy: Proxy | None = None
     """None: the server is reached directly."""
+    mask: Callable[[str], str] = field(default=str, repr=False)
+    """Masks the secrets of the gateway in what a server says; those of this model are masked in any case."""
+
+    @property
+    def address(self) -> str:
+        """Write `HOST:PORT` of the server, as messages name it."""
+        return _address(self.base_url)
+
+
+def _address(of: str) -> str:
+    url = urllib.parse.urlsplit(of)
+    host = url.hostname or ""
+    return f"{f'[{host}]' if ':' in host else host}:{url.port or _PORTS[url.scheme]}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

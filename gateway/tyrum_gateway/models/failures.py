@@ -1,11 +1,12 @@
-"""What went wrong at a model's server, in our own words, and whether another attempt may help.
+"""What went wrong at a model's server: its cause, and whether another attempt or another model may help.
 
-Invariant: nothing that a server wrote becomes part of a message: a status code is all that is quoted.
+Invariant: what a server wrote is part of a message only as `server_words` shows it, without any part of a
+secret and within a bound, and never where it refuses a key.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from enum import Enum, auto
@@ -18,6 +19,8 @@ from tyrum_gateway.domain.errors import (
     PromptTooLong,
 )
 from tyrum_gateway.domain.usage import NOTHING, Usage
+from tyrum_gateway.models import server_words
+from tyrum_gateway.models.reaching import LASTING, TOLD, Reach
 
 _PASSING = frozenset({408, 409, 425, 429})
 """Statuses below 500 that another attempt may not meet again."""
@@ -28,9 +31,11 @@ class Ending(Enum):
     """How a stream ended, when not with a whole step."""
 
     BROKEN_OFF = auto()
-    """Without the protocol's end, or with an end that says nothing we know."""
+    """Without the protocol's end."""
     MALFORMED = auto()
     """Properly, but with a call whose arguments are no JSON object."""
+    NAMELESS = auto()
+    """Properly, but with a call that names no function."""
     CUT_OFF = auto()
     """At the limit for one answer."""
     REFUSED = auto()
@@ -43,16 +48,28 @@ class Ending(Enum):
     """With an error that will not pass."""
     UNREADABLE = auto()
     """In something that is not the protocol."""
+    NOT_TEXT = auto()
+    """In bytes that are no characters."""
+    NO_STREAM = auto()
+    """Before it began: the answer is none."""
     PAUSED = auto()
     """With a request to go on in a way that is not supported."""
 
 
 class StreamEnded(Exception):
-    """A stream has ended without a step."""
+    """A stream has ended without a step.
 
-    def __init__(self, ending: Ending) -> None:
+    Args:
+        ending: How.
+        said: What the server said of it, as it came.
+        content_type: Of an answer that is no stream.
+    """
+
+    def __init__(self, ending: Ending, said: str = "", content_type: str = "") -> None:
         super().__init__(ending.name)
         self.ending = ending
+        self.said = said
+        self.content_type = content_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,37 +80,57 @@ class Failures:
     """Name in the configuration."""
     secret: str
     """Name of the secret that holds its key."""
+    address: str = ""
+    """`HOST:PORT` of the server."""
+    base_url: str = ""
+    """As configured."""
     proxy: str = ""
     """`HOST:PORT`; empty without one."""
     login: str | None = None
     """Name of the secret that holds the login for the proxy."""
+    mask: Callable[[str], str] = field(default=str, repr=False)
+    """Masks secrets in what a server says."""
 
-    def of_ending(self, ending: Ending, usage: Usage, *, emitted: bool, said: bool) -> ModelUnavailable:
+    def of_ending(self, ended: StreamEnded, usage: Usage, *, emitted: bool, said: bool) -> ModelUnavailable:
         """Describe a stream that ended without a step.
 
         Args:
-            ending: How.
+            ended: How.
             usage: What the server told until then.
             emitted: Whether any text or part of a call had come.
             said: Whether any text had come.
         """
-        match ending:
+        match ended.ending:
             case Ending.BROKEN_OFF:
-                return self._failure("the answer of {model} broke off", usage, retryable=not emitted)
+                return self._cut("the answer of {model} broke off", usage, emitted=emitted)
             case Ending.FAILED:
-                return self._failure(
-                    "the server of {model} reported an error in its answer", usage, retryable=not emitted
-                )
+                text = self._quoting("the server of {model} reported an error in its answer", ended.said)
+                return self._cut(text, usage, emitted=emitted)
             case Ending.UNREADABLE:
-                return self._failure(
-                    "the answer of {model} is not in the protocol of its kind", usage, retryable=not emitted
+                return self._cut(
+                    "the answer of {model} is not in the protocol of its kind", usage, emitted=emitted
+                )
+            case Ending.NOT_TEXT:
+                text = (
+                    "the answer of {model} holds bytes that are no characters (UTF-8); nothing was executed"
+                )
+                return self._cut(text, usage, emitted=emitted)
+            case Ending.NO_STREAM:
+                return self._failure(self._no_stream(ended), usage, retryable=False)
+            case Ending.NAMELESS:
+                text = "{model} made a call that names no function; nothing was executed"
+                return AnswerMalformed(
+                    self._named(text), retryable=not said, usage=usage, address=self.address
                 )
             case Ending.MALFORMED:
                 # The step is whole and nobody has seen or run any of it, unless there was text.
                 text = "{model} made a call whose arguments are no JSON object; nothing was executed"
-                return AnswerMalformed(self._named(text), retryable=not said, usage=usage)
+                return AnswerMalformed(
+                    self._named(text), retryable=not said, usage=usage, address=self.address
+                )
             case Ending.REJECTED:
-                return self._failure("the server of {model} refused to go on", usage, retryable=False)
+                text = self._quoting("the server of {model} refused to go on", ended.said)
+                return self._failure(text, usage, retryable=False)
             case Ending.PAUSED:
                 return self._failure(
                     "{model} paused its answer to go on later, which is not supported", usage, retryable=False
@@ -110,21 +147,19 @@ class Failures:
             case Ending.TOO_LONG:
                 return self.too_long(usage)
 
-    def of_status(
-        self, status: int, headers: Mapping[str, str], *, too_long: bool = False
-    ) -> ModelUnavailable:
-        """Describe an answer that is no stream.
+    def of_status(self, status: int, headers: Mapping[str, str], body: object = None) -> ModelUnavailable:
+        """Describe an answer with a status of failure.
 
         Args:
             status: HTTP status, not 2xx.
             headers: Of the answer, with names in lower case.
-            too_long: Whether the server says that the prompt does not fit.
+            body: Of the answer, or of the error in it.
         """
         if status in {401, 403}:
             return self._refused(
                 f"the server of {{model}} refused the key in the secret `{self.secret}`", status
             )
-        if too_long or status == 413:
+        if status == 413 or (status != 429 and server_words.says_too_long(body)):
             return self.too_long(NOTHING)
         if 300 <= status < 400:
             return self._refused("the server of {model} redirects, which is not followed", status)
@@ -136,30 +171,26 @@ class Failures:
                 passing = False
             case _:
                 pass
+        said = server_words.message_of(body)
         if not passing:
-            return self._refused("the server of {model} refused the request", status)
+            what = "knows no such model or address" if status == 404 else "refused the request"
+            where = f"; `base_url` is `{self.base_url}`" if status in {404, 405} else ""
+            text = self._quoting(f"the server of {{model}} {what} (HTTP {status}{where})", said)
+            return self._failure(text, NOTHING, retryable=False)
         busy = "is busy" if status in {429, 503, 529} else "failed"
         return ModelUnavailable(
-            self._named(f"the server of {{model}} {busy} (HTTP {status})"),
+            self._named(self._quoting(f"the server of {{model}} {busy} (HTTP {status})", said)),
             retryable=True,
             retry_after=retry_after(headers),
             usage=NOTHING,
+            address=self.address,
         )
 
-    def unreachable(self, *, untrusted: bool) -> ModelUnavailable:
-        """Describe a request that got no answer.
-
-        Args:
-            untrusted: Whether the server's certificate was not accepted.
-        """
-        if untrusted:
-            text = (
-                "the certificate of the server of {model} is not trusted; if it has an authority of its own, "
-                "the operator names it as the model's `ca_file`"
-            )
-            return ModelUnavailable(self._named(text), retryable=False, usage=NOTHING)
-        text = "the server of {model} cannot be reached"
-        return ModelUnavailable(self._named(text), retryable=True, usage=NOTHING)
+    def unreachable(self, reach: Reach) -> ModelUnavailable:
+        """Describe a request that got no answer."""
+        why = TOLD[reach].format(address=self.address)
+        text = f"the server of {{model}} cannot be reached: {why}"
+        return self._failure(text, NOTHING, retryable=reach not in LASTING)
 
     def of_proxy(self, status: int | None, *, untrusted: bool) -> ModelUnavailable:
         """Describe a request that did not get past the proxy.
@@ -173,10 +204,9 @@ class Failures:
             text = (
                 f"the certificate of {proxy} is not trusted; the operating system's authorities vouch for it"
             )
-            return ModelUnavailable(self._named(text), retryable=False, usage=NOTHING)
+            return self._failure(text, NOTHING, retryable=False)
         if status is None:
-            text = f"{proxy} cannot be reached, or gives no answer"
-            return ModelUnavailable(self._named(text), retryable=True, usage=NOTHING)
+            return self._failure(f"{proxy} cannot be reached, or gives no answer", NOTHING, retryable=True)
         if status == 407:
             why = (
                 "asks for a login, which the operator names as the model's `proxy_login`"
@@ -185,8 +215,7 @@ class Failures:
             )
             return self._refused(f"{proxy} {why}", status)
         if _passes(status):
-            text = f"{proxy} did not reach the server (HTTP {status})"
-            return ModelUnavailable(self._named(text), retryable=True, usage=NOTHING)
+            return self._failure(f"{proxy} did not reach the server (HTTP {status})", NOTHING, retryable=True)
         return self._refused(f"{proxy} does not let the request through to the server", status)
 
     def too_long(self, usage: Usage) -> ModelUnavailable:
@@ -202,14 +231,31 @@ class Failures:
         text = self._named(f"the secret `{secret}` of {{model}}: ")
         return ModelUnavailable(text + why, retryable=False, usage=NOTHING)
 
+    def _no_stream(self, ended: StreamEnded) -> str:
+        kind = server_words.shown(ended.content_type, self.mask, 80) or "none"
+        text = (
+            f"the answer of {{model}} is no event stream (content type `{kind}`); `base_url` is "
+            f"`{self.base_url}`, which mostly ends in `/v1` for kind `openai`"
+        )
+        return self._quoting(text, ended.said)
+
+    def _quoting(self, text: str, said: str) -> str:
+        """Add what a server says."""
+        shown = server_words.shown(said, self.mask)
+        return f"{text}. It says: {shown}" if shown else text
+
+    def _cut(self, text: str, usage: Usage, *, emitted: bool) -> ModelUnavailable:
+        """Describe an answer that ended; another attempt may help when nothing of it had come."""
+        return self._failure(text, usage, retryable=not emitted)
+
     def _refused(self, text: str, status: int) -> ModelUnavailable:
-        return ModelUnavailable(self._named(f"{text} (HTTP {status})"), retryable=False, usage=NOTHING)
+        return self._failure(f"{text} (HTTP {status})", NOTHING, retryable=False)
 
     def _failure(self, text: str, usage: Usage, *, retryable: bool) -> ModelUnavailable:
-        return ModelUnavailable(self._named(text), retryable=retryable, usage=usage)
+        return ModelUnavailable(self._named(text), retryable=retryable, usage=usage, address=self.address)
 
     def _named(self, text: str) -> str:
-        return text.replace("{model}", f"the model `{self.model}`")
+        return text.replace("{model}", f"the model `{self.model}`", 1)
 
 
 def _passes(status: int) -> bool:

@@ -7,12 +7,13 @@ wrong is the proxy's; from then on everything is the server's.
 import asyncio
 import re
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import anyio
 import httpx2
 
 from tyrum_gateway.models.endpoint import Proxy
+from tyrum_gateway.models.reaching import causes
 
 TUNNEL_SECONDS = 30.0
 """From the request to the tunnel; a proxy looks the server up and connects to it meanwhile."""
@@ -85,16 +86,6 @@ async def ask_through(transport: httpx2.AsyncHTTPTransport, request: httpx2.Requ
         await response.aclose()
         raise ProxyFailed(status=407)
     return response
-
-
-def causes(error: BaseException) -> Iterator[BaseException]:
-    """List an error and what is behind it, so far as that says anything."""
-    cause: BaseException | None = error
-    for _ in range(16):
-        if cause is None:
-            return
-        yield cause
-        cause = cause.__cause__ or cause.__context__
 
 
 def _status(error: httpx2.ProxyError) -> int | None:

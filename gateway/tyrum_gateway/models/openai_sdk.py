@@ -9,7 +9,8 @@ import openai
 from openai.resources.chat.completions import AsyncCompletions
 
 from tyrum_gateway.domain.model import Prompt
-from tyrum_gateway.models.chat_completions import ChatReader, render, says_too_long
+from tyrum_gateway.models.answer import Answer
+from tyrum_gateway.models.chat_completions import ChatReader, render
 from tyrum_gateway.models.endpoint import Credentials, Endpoint
 from tyrum_gateway.models.guarded_http import http_client, trust
 from tyrum_gateway.models.remote import Reader, failures_of, unanswered
@@ -24,7 +25,6 @@ class ChatCompletions:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self._failures = failures_of(endpoint)
         self._trust = trust(endpoint.ca_file)
 
     def reader(self) -> Reader:
@@ -34,13 +34,13 @@ class ChatCompletions:
     @asynccontextmanager
     async def stream(
         self, prompt: Prompt, names: ToolNames, credentials: Credentials
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Send a request; the context holds the body of its answer.
+    ) -> AsyncIterator[Answer]:
+        """Send a request; the context holds its answer.
 
         Raises:
             ModelUnavailable: The server cannot be reached, or refuses.
         """
-        endpoint = self._endpoint
+        endpoint, failures = self._endpoint, failures_of(self._endpoint, credentials)
         body: Any = render(prompt, names, model=endpoint.model, max_output_tokens=endpoint.max_output_tokens)
         async with http_client(endpoint, credentials, self._trust) as http:
             client = openai.AsyncOpenAI(
@@ -60,11 +60,8 @@ class ChatCompletions:
                     AsyncCompletions(client).with_streaming_response.create(**body) as response,
                     aclosing(response.iter_bytes()) as chunks,
                 ):
-                    yield chunks
+                    yield Answer(response.headers.get("content-type", ""), chunks)
             except openai.APIStatusError as error:
-                too_long = error.status_code == 400 and says_too_long(error.body)
-                raise self._failures.of_status(
-                    error.status_code, error.response.headers, too_long=too_long
-                ) from None
+                raise failures.of_status(error.status_code, error.response.headers, error.body) from None
             except openai.APIConnectionError as error:
-                raise unanswered(self._failures, error) from None
+                raise unanswered(failures, error) from None

@@ -1,28 +1,27 @@
 """A model behind HTTP: one request a step, read until the protocol's own end.
 
-Invariant: a step counts only when that end was seen and every call is whole; anything else is one failure in
-our own words. Secrets are fetched for each request and are part of no message.
+Invariant: a step counts only when that end was seen and every call is whole; anything else is one failure
+that names its cause. Secrets are fetched for each request and are part of no message.
 """
 
 import asyncio
-import ssl
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, aclosing
 from typing import Protocol
 
 from tyrum_gateway.domain.errors import ModelUnavailable
 from tyrum_gateway.domain.model import ModelEvent, Prompt, StepEnd, TextDelta
 from tyrum_gateway.domain.usage import UNKNOWN, Usage
+from tyrum_gateway.models.answer import Answer, events_of
 from tyrum_gateway.models.endpoint import Credentials, Endpoint, KeyUnavailable, Secret
 from tyrum_gateway.models.failures import Ending, Failures, StreamEnded
-from tyrum_gateway.models.forward_proxy import ProxyFailed, causes
+from tyrum_gateway.models.forward_proxy import ProxyFailed
 from tyrum_gateway.models.guarded_http import BROKEN, Encoded
 from tyrum_gateway.models.halves import Halves
-from tyrum_gateway.models.sse import EventReader, EventTooLarge
+from tyrum_gateway.models.reaching import causes, why
+from tyrum_gateway.models.server_words import masking
+from tyrum_gateway.models.sse import EventNotText, EventTooLarge
 from tyrum_gateway.models.tool_names import ToolNames
-
-MAX_STREAM_BYTES = 256 * 1024 * 1024
-"""What is read of one step: the longest text that is taken, in pieces of a character each."""
 
 
 class Reader(Protocol):
@@ -38,8 +37,8 @@ class Reader(Protocol):
         """What the server told so far."""
         ...
 
-    def feed(self, data: str) -> str:
-        """Take the data of an event; return the text that it brings.
+    def feed(self, data: str, name: str = "") -> str:
+        """Take the data and the name of an event; return the text that it brings.
 
         Raises:
             StreamEnded: The event is an error, or cannot be read.
@@ -65,8 +64,8 @@ class Wire(Protocol):
 
     def stream(
         self, prompt: Prompt, names: ToolNames, credentials: Credentials
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """Send a request; the context holds the body of its answer.
+    ) -> AbstractAsyncContextManager[Answer]:
+        """Send a request; the context holds its answer.
 
         Raises:
             ModelUnavailable: The server cannot be reached, or refuses.
@@ -93,11 +92,11 @@ class RemoteModel:
         reader, halves, said = self._wire.reader(), Halves(), False
         try:
             async with (
-                self._wire.stream(prompt, names, credentials) as chunks,
-                aclosing(_events(chunks)) as events,
+                self._wire.stream(prompt, names, credentials) as answer,
+                aclosing(events_of(answer)) as events,
             ):
-                async for data in events:
-                    if new := halves.add(reader.feed(data)):
+                async for event in events:
+                    if new := halves.add(reader.feed(event.data, event.name)):
                         said = True
                         yield TextDelta(new)
                     if reader.done:
@@ -105,9 +104,9 @@ class RemoteModel:
             if rest := halves.rest():
                 yield TextDelta(rest)
             end = reader.end(names)
-        except (StreamEnded, EventTooLarge, *BROKEN) as error:
-            raise self._failures.of_ending(
-                _ending(error), reader.usage, emitted=reader.emitted, said=said
+        except (StreamEnded, EventTooLarge, EventNotText, *BROKEN) as error:
+            raise failures_of(self._endpoint, credentials).of_ending(
+                _ended(error), reader.usage, emitted=reader.emitted, said=said
             ) from None
         yield end
 
@@ -136,37 +135,37 @@ class RemoteModel:
         return value
 
 
-def _ending(error: Exception) -> Ending:
+def _ended(error: Exception) -> StreamEnded:
     match error:
-        case StreamEnded(ending=ending):
-            return ending
+        case StreamEnded():
+            return error
         case EventTooLarge():
-            return Ending.UNREADABLE
+            return StreamEnded(Ending.UNREADABLE)
+        case EventNotText():
+            return StreamEnded(Ending.NOT_TEXT)
         case _:
-            return Ending.BROKEN_OFF
+            return StreamEnded(Ending.BROKEN_OFF)
 
 
-async def _events(chunks: AsyncIterator[bytes]) -> AsyncGenerator[str, None]:
-    events, left = EventReader(), MAX_STREAM_BYTES
-    async for chunk in chunks:
-        left -= len(chunk)
-        if left < 0:
-            raise ModelUnavailable(
-                f"the model's server sent more than {MAX_STREAM_BYTES} bytes for one step", retryable=False
-            )
-        for data in events.feed(chunk):
-            yield data
-    for data in events.close():
-        yield data
+def failures_of(endpoint: Endpoint, credentials: Credentials | None = None) -> Failures:
+    """Make the failures of a configured model.
 
-
-def failures_of(endpoint: Endpoint) -> Failures:
-    """Make the failures of a configured model."""
-    proxy = endpoint.proxy
-    if proxy is None:
-        return Failures(endpoint.name, endpoint.key.name)
-    login = None if proxy.login is None else proxy.login.name
-    return Failures(endpoint.name, endpoint.key.name, proxy.address, login)
+    Args:
+        endpoint: The model's.
+        credentials: Those of the request, which no failure shows a part of.
+    """
+    proxy, secrets = endpoint.proxy, [] if credentials is None else [credentials.key]
+    if credentials is not None and credentials.login is not None:
+        secrets.append(credentials.login[1])
+    return Failures(
+        endpoint.name,
+        endpoint.key.name,
+        endpoint.address,
+        endpoint.base_url,
+        "" if proxy is None else proxy.address,
+        None if proxy is None or proxy.login is None else proxy.login.name,
+        masking(secrets, endpoint.mask),
+    )
 
 
 def unanswered(failures: Failures, error: BaseException) -> ModelUnavailable:
@@ -174,11 +173,9 @@ def unanswered(failures: Failures, error: BaseException) -> ModelUnavailable:
     for cause in causes(error):
         match cause:
             case Encoded():
-                return failures.of_ending(Ending.UNREADABLE, UNKNOWN, emitted=True, said=False)
+                return failures.of_ending(StreamEnded(Ending.UNREADABLE), UNKNOWN, emitted=True, said=False)
             case ProxyFailed(status=status, untrusted=untrusted):
                 return failures.of_proxy(status, untrusted=untrusted)
-            case ssl.SSLCertVerificationError():
-                return failures.unreachable(untrusted=True)
             case _:
                 pass
-    return failures.unreachable(untrusted=False)
+    return failures.unreachable(why(error))

@@ -29,6 +29,10 @@ class ToolNames:
         """Name a tool; one that is not offered, now or ever, is named by what is allowed of its id."""
         return self._names.get(tool) or _allowed(tool)
 
+    def knows(self, name: str) -> bool:
+        """Tell whether a name was given out."""
+        return name in self._tools
+
     def tool_of(self, name: str) -> str:
         """Find the tool of a name; a name that was not given out is returned as it is, and names no tool."""
         return self._tools.get(name, name)
