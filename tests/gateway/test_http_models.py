@@ -114,7 +114,7 @@ async def test_a_turn_with_a_tool_call(place: Place) -> None:
     """Busy once, then a call that runs once, then the answer; tokens add up, and the key is nowhere."""
     gateway = place.gateway
     place.play(
-        Step(fault=BUSY),
+        Step(fault=BUSY),  # what the server says of it is logged
         Step(text=("Counting. ",), calls=(COUNT,), fragments=6, usage=Usage(100, 20)),
         Step(text=("Done.",), usage=Usage(150, 5), expect=Expect(result=("exit code 0",), absent=(KEY,))),
     )
@@ -122,6 +122,7 @@ async def test_a_turn_with_a_tool_call(place: Place) -> None:
         accepted, events = await client.turn("count, please")
     assert ended(events)[0] == event_pb2.TURN_STATE_COMPLETED
     assert kinds(events).count("attempt_abandoned") == 1
+    assert "is busy (HTTP 429). It says: CANARY of the server" in gateway.log
     assert [call.state for call in finished(events)] == [event_pb2.CALL_STATE_SUCCEEDED]
     assert configs.count(gateway.state_dir) == 1
     assert place.calls == 3
@@ -158,7 +159,8 @@ async def test_what_a_model_gets_wrong_is_told_and_never_run(place: Place) -> No
     assert "broke off" in ended(cut)[1]
     assert "declined" in ended(refused)[1]
     assert "`MODEL_KEY`" in ended(locked)[1]
-    assert "CANARY" not in gateway.log + str([*rejected, *abandoned, *cut, *refused, *locked])
+    assert "CANARY" not in str([*rejected, *abandoned, *cut, *refused, *locked])
+    assert not [line for line in gateway.log.splitlines() if "CANARY" in line and "HTTP 401" in line]
     assert configs.count(gateway.state_dir) == 0
     assert place.calls == 8
 
