@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -12,8 +13,9 @@ import pytest
 
 from tests.support.gateway import TYRUM, RunningGateway, client_environment
 from tyrum_gateway.bootstrap.serve import Serving
-from tyrum_gateway.cli.chat import piped
+from tyrum_gateway.cli.chat import LONGEST_MESSAGE, piped
 from tyrum_gateway.cli.commands import run
+from tyrum_gateway.cli.failure import Failure
 from tyrum_gateway.cli.serve import greet
 from tyrum_gateway.cli.streams import guarded
 
@@ -67,6 +69,47 @@ def test_bytes_that_are_no_text_are_refused(capsys: pytest.CaptureFixture[str]) 
         check=False,
     )
     assert (sent.returncode, sent.stderr) == (2, b"error: the message on stdin is not valid UTF-8\n")
+
+
+def test_a_piped_message_without_end_is_refused() -> None:
+    """Of stdin no more is read than a message may have: `chat -` holds no gigabytes."""
+    with Path("/dev/zero").open("rb") as endless:
+        sent = subprocess.run(
+            [str(TYRUM), "chat", "-"],
+            stdin=endless,
+            capture_output=True,
+            env=client_environment(Path("/nonexistent")),
+            timeout=60,
+            check=False,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30)),
+        )
+    assert (sent.returncode, sent.stderr) == (
+        2,
+        b"error: the message on stdin is longer than 256 KiB; it was not sent\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "taken"),
+    [
+        (b"x" * LONGEST_MESSAGE + b"\n", True),
+        (b"\r\n" * (LONGEST_MESSAGE - 1) + b"x", True),
+        (b"x" * (LONGEST_MESSAGE + 1), False),
+        ("é".encode() * LONGEST_MESSAGE, False),
+    ],
+)
+def test_the_limit_is_that_of_the_message(
+    text: bytes, taken: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A message of 256 KiB is read whole, however its lines end; one byte more is refused."""
+    (tmp_path / "message").write_bytes(text)
+    with (tmp_path / "message").open(encoding="utf-8") as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        if taken:
+            assert len(piped().strip().encode()) <= LONGEST_MESSAGE
+        else:
+            with pytest.raises(Failure, match="longer than 256 KiB"):
+                piped()
 
 
 def test_lines_of_a_piped_message_end_alike(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -69,6 +69,7 @@ async def test_exit_codes_are_exact(provider: Provider, code: int) -> None:
     result = await provider.run(provider.shell(f"exit {code}"))
     assert (result.cause, result.exit_code, result.HasField("signal")) == (pb.END_CAUSE_EXITED, code, False)
     assert result.tree_empty
+    assert not result.descendants_killed
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGPIPE])

@@ -113,6 +113,7 @@ async def test_leftovers_end_with_their_leader(provider: Provider) -> None:
     )
     result = await provider.run(provider.shell(script))
     assert (result.cause, result.exit_code, result.tree_empty) == (pb.END_CAUSE_EXITED, 4, True)
+    assert result.descendants_killed
     assert gone(pids(path)[0])
 
 

@@ -1,6 +1,7 @@
 """Opening: created privately, set up and proved, migrated after a backup, refused when unfit."""
 
 import asyncio
+import os
 import re
 import sqlite3
 import stat
@@ -59,6 +60,24 @@ async def test_files_are_private(store: SqliteStore, database: Path) -> None:
     assert [file.name for file in files] == ["tyrum.db", "tyrum.db-shm", "tyrum.db-wal"]
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
     assert stat.S_IMODE(database.parent.stat().st_mode) == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write every file")
+@pytest.mark.parametrize("suffix", ["", "-wal", "-shm"])
+async def test_a_refused_open_leaves_files_as_they_were(database: Path, suffix: str) -> None:
+    """A file that may not be written is named with its fix before SQLite looks; that fix is enough."""
+    async with await SqliteStore.open(database):
+        pass
+    locked = database.with_name(database.name + suffix)
+    locked.touch()
+    locked.chmod(0o400)
+    before = {file.name: file.stat() for file in database.parent.iterdir()}
+    with pytest.raises(StateUnusable, match=rf"`{locked}` of the database \(400\): chmod 600 {locked}"):
+        await SqliteStore.open(database)
+    assert {file.name: file.stat() for file in database.parent.iterdir()} == before
+    locked.chmod(0o600)
+    async with await SqliteStore.open(database):
+        pass
 
 
 async def test_connections_have_their_settings(store: SqliteStore) -> None:

@@ -165,6 +165,17 @@ async def test_secret_that_cannot_be_had_fails_before_anything_runs(
     assert not (place.workspace / "ran").exists()
 
 
+async def test_what_goes_on_in_the_background_is_ended_and_said(real: Bench) -> None:
+    """`sleep 60 &` ends with its shell: the first line of the result says so, and so does the tool itself."""
+    result = await run(real, {"shell": "sleep 60 & echo started"})
+    first, *rest = result.content.split("\n")
+    assert first.startswith("exit code 0 after ")
+    assert first.endswith("; what it had left running in the background was ended with it")
+    assert rest == ["stdout, 8 bytes:", "started"]
+    assert "Nothing runs on in the background" in real.tool.schema.description
+    assert "background" not in (await run(real, {"shell": "sleep 0 & wait"})).content
+
+
 async def test_stop_ends_the_command(real: Bench) -> None:
     """Stopping a call ends its whole tree, and the waiting call learns it as a fact."""
     prepared = await real.shell("touch began; sleep 60 & sleep 60")

@@ -2,6 +2,6 @@
 
 from tyrum_gateway.bootstrap.compose import Composition, Seams, compose
 from tyrum_gateway.bootstrap.serve import Serving, serve
-from tyrum_gateway.bootstrap.state_directory import StateDirectory, default_state_dir
+from tyrum_gateway.bootstrap.state_directory import StateDirectory
 
-__all__ = ["Composition", "Seams", "Serving", "StateDirectory", "compose", "default_state_dir", "serve"]
+__all__ = ["Composition", "Seams", "Serving", "StateDirectory", "compose", "serve"]

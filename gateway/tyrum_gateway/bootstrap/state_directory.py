@@ -174,14 +174,6 @@ def _lock(descriptor: int) -> bool:
     return True
 
 
-def default_state_dir() -> Path:
-    """Where state goes when neither flag nor TYRUM_STATE_DIR says otherwise."""
-    named = os.environ.get("TYRUM_STATE_DIR")
-    if named:
-        return Path(named)
-    return Path("/var/lib/tyrum") if os.geteuid() == 0 else Path.home() / ".local/state/tyrum"
-
-
 def runtime_directory() -> Path:
     """Find or make the private directory with a short path for the sockets of this user's gateways.
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import typer
 
 from tyrum_gateway.cli import audit_log
-from tyrum_gateway.cli.connection import Target, connect, default_state_dir, find
+from tyrum_gateway.cli.connection import Target, connect, find
 from tyrum_gateway.cli.failure import ExitCode, Failure, from_error
 from tyrum_gateway.cli.output import Format, emit, fields, say
+from tyrum_gateway.cli.state_dir import chosen_state_dir
 from tyrum_gateway.domain.audit import AuditRow, SignedHead
 from tyrum_gateway.domain.audit_verify import Report, Verification
 from tyrum_gateway.domain.audit_verify import verify as verify_log
@@ -42,7 +43,7 @@ def verify(sources: Sources, state_dir: Path | None, address: str | None, output
         raise Failure("--database and --rows exclude each other", code=ExitCode.USAGE)
     try:
         if sources.offline or sources.database is not None or sources.rows is not None:
-            report = _offline(sources, (state_dir or default_state_dir()).absolute())
+            report = _offline(sources, chosen_state_dir(state_dir))
         else:
             report = asyncio.run(_online(sources, find(state_dir, address)))
     except StateUnusable as error:

@@ -24,6 +24,9 @@ Arrows  edit the line, and bring back earlier ones
 Anything else is a message for the agent."""
 """What the prompt understands."""
 
+LONGEST_MESSAGE = 256 * 1024
+"""Bytes of a message, as `SendMessageRequest.text` says."""
+
 
 @app.command()
 def chat(
@@ -83,14 +86,20 @@ def piped() -> str:
     """Read the message on stdin: UTF-8, whatever the locale says; lines end with a line feed alone.
 
     Raises:
-        Failure: It is not UTF-8, or cannot be read.
+        Failure: It is longer than `LONGEST_MESSAGE`, not UTF-8, or cannot be read.
     """
     try:
-        return sys.stdin.buffer.read().decode().replace("\r\n", "\n").replace("\r", "\n")
+        # Never all of it: stdin may be endless. Twice, because two characters may end a line and become one.
+        data = sys.stdin.buffer.read(2 * LONGEST_MESSAGE + 1)
+        text = data.decode() if len(data) <= 2 * LONGEST_MESSAGE else None
     except UnicodeDecodeError:
         raise Failure("the message on stdin is not valid UTF-8", code=ExitCode.USAGE) from None
     except OSError as error:
         raise Failure(f"cannot read the message: {error.strerror}", code=ExitCode.USAGE) from error
+    text = None if text is None else text.replace("\r\n", "\n").replace("\r", "\n")
+    if text is None or len(text.strip().encode()) > LONGEST_MESSAGE:
+        raise Failure("the message on stdin is longer than 256 KiB; it was not sent", code=ExitCode.USAGE)
+    return text
 
 
 def _turn(session: "Session", text: str) -> ExitCode:

@@ -7,7 +7,6 @@ every unary call has a deadline; an error keeps what the service said about it.
 import asyncio
 import ipaddress
 import json
-import os
 import re
 import shlex
 import stat
@@ -35,6 +34,7 @@ from tyrum.run.v1.run_pb2_grpc import RunServiceStub
 from tyrum_gateway.cli.failure import ExitCode, Failure, from_reason
 from tyrum_gateway.cli.remote import CREDENTIALS, given, named_file
 from tyrum_gateway.cli.secure import ClientTls, client_tls
+from tyrum_gateway.cli.state_dir import chosen_state_dir, state_dir_option
 from tyrum_gateway.cli.typed import listing, typed
 from tyrum_gateway.cli.wire import ReadingChannel, Unreadable, other_version
 
@@ -88,18 +88,13 @@ class Gateway:
     metadata: tuple[tuple[str, str], ...]
 
 
-def default_state_dir() -> Path:
-    """Return the state directory of a gateway that was not told where to keep its state."""
-    return Path("/var/lib/tyrum") if os.geteuid() == 0 else Path.home() / ".local/state/tyrum"
-
-
 def find(state_dir: Path | None, address: str | None) -> Target:
     """Find the gateway of a state directory, or the one at an explicit address.
 
     Raises:
         Failure: No gateway runs there, or the token cannot be used.
     """
-    directory = (state_dir or default_state_dir()).absolute()
+    directory = chosen_state_dir(state_dir)
     tls = client_tls() if address is not None else None
     found = checked_address(address, secure=tls is not None) if address is not None else _announced(directory)
     if found.startswith("unix:"):
@@ -128,12 +123,6 @@ def flags(target: Target, *, caller: bool = True) -> str:
     named = {name: path for name, path in given().items() if caller or name not in CREDENTIALS}
     files = (f" --{name.replace('_', '-')} {shlex.quote(str(path))}" for name, path in named.items())
     return state_dir_option(target.state_dir) + explicit + "".join(files)
-
-
-def state_dir_option(directory: Path) -> str:
-    """Return ` --state-dir DIR` unless a command finds the directory without it."""
-    known = directory == default_state_dir() or os.environ.get("TYRUM_STATE_DIR") == str(directory)
-    return "" if known else f" --state-dir {shlex.quote(str(directory))}"
 
 
 def checked_address(address: str, *, secure: bool = False) -> str:

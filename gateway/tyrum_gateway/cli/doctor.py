@@ -22,6 +22,7 @@ from tyrum_gateway.cli.failure import ExitCode, Failure
 from tyrum_gateway.cli.finding import Finding, Result
 from tyrum_gateway.cli.options import Output, StateDir, sub_app
 from tyrum_gateway.cli.output import Format, counted, emit, prose
+from tyrum_gateway.cli.state_dir import chosen_state_dir, state_dir_option
 
 if TYPE_CHECKING:
     from tyrum.catalog.v1.catalog_pb2 import GetProviderResponse
@@ -46,9 +47,7 @@ def doctor(
     output: Output = Format.TEXT,
 ) -> None:
     """Check this machine, the configuration and the running gateway; exits with 1 when a check fails."""
-    from tyrum_gateway.cli.connection import default_state_dir  # noqa: PLC0415 - imports grpc
-
-    directory = (state_dir or default_state_dir()).absolute()
+    directory = chosen_state_dir(state_dir)
     findings: list[Finding] = []
     for finding in _findings(directory, config):
         findings.append(finding)
@@ -230,7 +229,7 @@ def _served(directory: Path) -> Path | None:
 
 
 async def _gateway(directory: Path) -> list[Finding]:
-    from tyrum_gateway.cli.connection import announcement, find, state_dir_option  # noqa: PLC0415 - imports grpc
+    from tyrum_gateway.cli.connection import announcement, find  # noqa: PLC0415 - imports grpc
 
     if announcement(directory) is None:
         start = f"tyrum serve{state_dir_option(directory)}"

@@ -3,7 +3,6 @@
 They hold for the one command of the process; invariant: files are named, secrets are never given.
 """
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +12,9 @@ import typer.main
 from typer._click import Context, HelpFormatter
 from typer.core import TyperCommand
 
+from tyrum_gateway.cli import given_values
 from tyrum_gateway.cli.examples import EXAMPLES
+from tyrum_gateway.cli.given_values import variable
 
 OPTIONS = ("ca", "client_cert", "client_key", "token_file")
 CREDENTIALS = frozenset({"client_cert", "client_key", "token_file"})
@@ -32,8 +33,7 @@ _given: dict[str, Path] = {}
 
 def named_file(option: str) -> Path | None:
     """Return the file that an option of this command names, else its environment variable."""
-    named = os.environ.get(VARIABLES[option])
-    return _given.get(option) or (Path(named) if named else None)
+    return _given.get(option) or variable(VARIABLES[option])
 
 
 def given() -> Mapping[str, Path]:
@@ -57,6 +57,12 @@ class ClientCommand(TyperCommand):
             with formatter.section("Examples"):
                 for example in examples:
                     formatter.write(f"{'':>{formatter.current_indent}}{example}\n")
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Read the words, of which none may break the rules of `given_values`."""
+        given, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        given_values.check(self.get_params(ctx), given, ctx)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Context) -> Any:
         """Run the command with its own parameters."""

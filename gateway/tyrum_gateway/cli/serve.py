@@ -11,6 +11,7 @@ import typer
 from tyrum_gateway.cli.failure import ExitCode, Failure, first_of, from_error
 from tyrum_gateway.cli.options import StateDir, sub_app
 from tyrum_gateway.cli.output import counted, note, prose, say
+from tyrum_gateway.cli.state_dir import chosen_state_dir, state_dir_option
 from tyrum_gateway.cli.streams import Unwritten, settle
 from tyrum_gateway.cli.version import installed
 from tyrum_gateway.domain.errors import TyrumError
@@ -38,8 +39,7 @@ def serve(
 
     Says on stdout where it serves, once it does; the log goes to stderr.
     """
-    from tyrum_gateway.bootstrap import default_state_dir  # noqa: PLC0415 - heavy
-    from tyrum_gateway.bootstrap import serve as serve_gateway  # noqa: PLC0415
+    from tyrum_gateway.bootstrap import serve as serve_gateway  # noqa: PLC0415 - heavy
     from tyrum_gateway.config import (  # noqa: PLC0415
         ConfigProblems,
         config_file,
@@ -48,7 +48,7 @@ def serve(
     )
     from tyrum_gateway.config.absent import hint_without  # noqa: PLC0415
 
-    directory = (state_dir or default_state_dir()).absolute()
+    directory = chosen_state_dir(state_dir)
     path = config_file(config)
     try:
         settings = load_settings(path, environment=os.environ, state_dir=directory)
@@ -98,8 +98,6 @@ def greet(serving: "Serving", directory: Path, config: str) -> None:
 
 
 def _greet(serving: "Serving", directory: Path, config: str) -> None:
-    from tyrum_gateway.cli.connection import state_dir_option  # noqa: PLC0415 - loads gRPC
-
     say(f"tyrum {installed()} serves at {', '.join(serving.addresses)}")
     say(f"  state: {directory}")
     say(f"  configuration: {config}")

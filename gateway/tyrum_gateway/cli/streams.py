@@ -1,7 +1,8 @@
 """The standard streams of a command.
 
-Invariants: what stdout does not take ends the command with an error, never with a traceback; a character that
-its encoding lacks is escaped; the number of a closed stream is given to no file that is opened later.
+Invariants: what stdout does not take ends the command with an error, never with a traceback; what stderr does
+not take is lost, and ends nothing; a character that their encoding lacks is escaped; the number of a closed
+stream is given to no file that is opened later.
 """
 
 import errno
@@ -32,6 +33,18 @@ class _Stdout(io.FileIO):
             raise Unwritten(why) from error
 
 
+class _Stderr(io.FileIO):
+    """Loses what stderr does not take: there is no place left to tell it, and nothing may end for it."""
+
+    def write(self, data: Any, /) -> int:
+        try:
+            while (taken := super().write(data)) is None:
+                select.select([], [self], [])
+            return taken
+        except OSError:
+            return len(data)
+
+
 def prepare() -> None:
     """Make the process's streams as the invariants say; call it once, before anything is opened."""
     # Whoever writes to a closed stdout has to be told: the null device is opened there for reading.
@@ -42,8 +55,12 @@ def prepare() -> None:
             os.open(os.devnull, mode)
     if sys.stdin is None:
         sys.stdin = os.fdopen(0, encoding="utf-8")
-    if sys.stderr is None:
-        sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace")
+    sys.stderr = io.TextIOWrapper(
+        io.BufferedWriter(_Stderr(2, "w", closefd=False)),
+        encoding="utf-8" if sys.stderr is None else sys.stderr.encoding,
+        errors="backslashreplace",
+        line_buffering=True,
+    )
     sys.stdout = guarded(1, "utf-8" if sys.stdout is None else sys.stdout.encoding)
 
 

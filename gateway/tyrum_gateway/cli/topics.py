@@ -20,6 +20,10 @@ ENVIRONMENT = {
 }
 """Environment variables the command line reads."""
 
+_RULE = """\
+A variable that is empty counts as not set; an option that is given is never
+empty. No path begins with `~`, here, in options or in the configuration file:
+write the whole path."""
 OUTPUT = """\
 --output text    for people; aligned columns, styles only on a terminal
 --output json    one JSON document: an array for lists, an object otherwise
@@ -40,7 +44,8 @@ def exit_codes() -> str:
 def environment() -> str:
     """Return the table of environment variables."""
     width = max(map(len, ENVIRONMENT))
-    return "\n".join(f"{name:<{width}}  {meaning}" for name, meaning in ENVIRONMENT.items())
+    table = (f"{name:<{width}}  {meaning}" for name, meaning in ENVIRONMENT.items())
+    return "\n".join([*table, "", _RULE])
 
 
 def output() -> str:

@@ -18,7 +18,7 @@ class ScriptedModel(Section):
     """Steps read from a script, for tests and demonstrations."""
 
     kind: Literal["scripted"] = Field(description="Which kind of model.")
-    script: str = Field(
+    script: FilePath = Field(
         min_length=1, description="YAML file with the steps; a relative path starts at this file's directory."
     )
 

@@ -82,6 +82,8 @@ class SecretReference:
         if source is Source.FILE:
             if not target or "\0" in target:
                 raise ValueError("`${file:PATH}` needs a path")
+            if target.startswith("~"):
+                raise ValueError("`~` is not resolved here: write the whole path")
             return cls(source, str(directory / target), environment)
         pattern = _ENV_NAME if source is Source.ENV else _CREDENTIAL_NAME
         if not pattern.fullmatch(target):

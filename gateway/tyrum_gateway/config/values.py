@@ -95,7 +95,14 @@ def _loopback(text: str) -> str:
     return text
 
 
+def _no_home(text: str, instead: str = "write the whole path") -> None:
+    if text.startswith("~"):
+        why = f"`~` is not resolved here: {instead}, or ./~ for a name that begins so"
+        raise PydanticCustomError("path", "{why}", {"why": why})
+
+
 def _absolute(text: str) -> str:
+    _no_home(text)
     path = pathlib.PurePosixPath(text)
     if not path.is_absolute() or ".." in path.parts or "\0" in text:
         raise PydanticCustomError("path", "expected an absolute path without `..`")
@@ -109,6 +116,7 @@ def _socket_path(text: str) -> str:
 
 
 def _inside(text: str) -> str:
+    _no_home(text, "write a relative path")
     path = pathlib.PurePosixPath(text)
     if not text or path.is_absolute() or ".." in path.parts or "\0" in text:
         raise PydanticCustomError("path", "expected a relative path without `..`")
@@ -116,12 +124,14 @@ def _inside(text: str) -> str:
 
 
 def _file(text: str) -> str:
+    _no_home(text)
     if not text or "\0" in text:
         raise PydanticCustomError("path", "expected the path of a file")
     return text
 
 
 def _program(text: str) -> str:
+    _no_home(text)
     if not text or "\0" in text or ("/" in text and not text.startswith("/")):
         raise PydanticCustomError("path", "expected a program's name without `/`, or an absolute path")
     return text

@@ -87,6 +87,8 @@ class ProcessResult:
     duration: timedelta
     stdout: StreamEvidence
     stderr: StreamEvidence
+    descendants_killed: bool = False
+    """Whether what the command had left in the background was killed after its own end."""
 
 
 @dataclass(frozen=True, slots=True)

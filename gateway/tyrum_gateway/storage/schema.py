@@ -6,7 +6,9 @@ nothing is ever reset.
 
 import contextlib
 import os
+import shlex
 import sqlite3
+import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,6 +27,7 @@ def prepare(path: Path) -> None:
         StateUnusable: The file is damaged, is another program's, or was written by a newer gateway.
     """
     _create(path)
+    _require_writable(path)
     connection = open_writer(path)
     try:
         found = _version(connection, path)
@@ -92,6 +95,17 @@ def _create(path: Path) -> None:
             sync_directory(path.parent)
     except OSError as error:
         raise _not_written(path, "created", error) from error
+
+
+def _require_writable(path: Path) -> None:
+    """Refuse before SQLite looks: it would leave a log and an index behind with the database's rights."""
+    for file in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))):
+        if file.exists() and not os.access(file, os.R_OK | os.W_OK, effective_ids=True):
+            mode = stat.S_IMODE(file.stat().st_mode)
+            fix = "is its disk read-only?" if mode & 0o600 == 0o600 else f"chmod 600 {shlex.quote(str(file))}"
+            raise StateUnusable(
+                f"you may not write `{file}` of the database ({mode:o}): {fix}", file=str(file)
+            )
 
 
 def _empty(connection: sqlite3.Connection) -> bool:

@@ -430,6 +430,7 @@ def _result(result: WireResult) -> ProcessResult:
         duration=result.duration,
         stdout=_evidence(result.stdout),
         stderr=_evidence(result.stderr),
+        descendants_killed=result.descendants_killed,
     )
 
 

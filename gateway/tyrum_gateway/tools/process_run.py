@@ -55,7 +55,7 @@ others: the calls behind them are refused in time."""
 DECLARATION = ToolSchema(
     NAME,
     "Runs one command in the workspace and returns how it ended and what it printed. Exactly one of `argv` "
-    "and `shell` must be given.",
+    "and `shell` must be given. Nothing runs on in the background: what a command has started ends with it.",
     SCHEMA,
 )
 """What models are told."""

@@ -32,6 +32,8 @@ def describe(result: ProcessResult) -> str:
 def outcome(result: ProcessResult) -> str:
     """Say in one line how the run ended."""
     took = f"after {result.duration // timedelta(milliseconds=1)} ms"
+    if result.descendants_killed:
+        took += "; what it had left running in the background was ended with it"
     match result.cause:
         case EndCause.EXITED:
             return f"exit code {result.exit_code} {took}"
@@ -71,6 +73,7 @@ def redact(result: ProcessResult, secrets: Sequence[str]) -> ProcessResult:
         duration=result.duration,
         stdout=_redacted(result.stdout, pattern, values),
         stderr=_redacted(result.stderr, pattern, values),
+        descendants_killed=result.descendants_killed,
     )
 
 

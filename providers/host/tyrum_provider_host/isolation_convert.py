@@ -260,6 +260,7 @@ def _result(message: isolation_pb2.ProcessResult) -> ProcessResult:
         stdout=_summary(message.stdout, "stdout"),
         stderr=_summary(message.stderr, "stderr"),
         tree_empty=message.tree_empty,
+        descendants_killed=message.descendants_killed,
     )
 
 

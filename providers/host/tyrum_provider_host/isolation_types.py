@@ -116,6 +116,8 @@ class ProcessResult:
     stdout: StreamSummary
     stderr: StreamSummary
     tree_empty: bool
+    descendants_killed: bool = False
+    """Whether what the command had left in the background was killed after its own end."""
 
 
 @dataclass(frozen=True, slots=True)

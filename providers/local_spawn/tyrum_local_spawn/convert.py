@@ -264,6 +264,7 @@ def _result_message(end: ExitRecord, *, evidence: bool) -> pb.ProcessResult:
         stdout=_summary(end.stdout, evidence=evidence),
         stderr=_summary(end.stderr, evidence=evidence),
         tree_empty=end.tree_empty,
+        descendants_killed=end.descendants_killed,
     )
 
 

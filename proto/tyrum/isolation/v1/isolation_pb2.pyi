@@ -616,6 +616,7 @@ class ProcessResult(_message.Message):
     STDOUT_FIELD_NUMBER: _builtins.int
     STDERR_FIELD_NUMBER: _builtins.int
     TREE_EMPTY_FIELD_NUMBER: _builtins.int
+    DESCENDANTS_KILLED_FIELD_NUMBER: _builtins.int
     cause: Global___EndCause.ValueType
     """Why the run ended: the first cause wins. REQUIRED."""
     exit_code: _builtins.int
@@ -624,6 +625,10 @@ class ProcessResult(_message.Message):
     """Signal that ended the command, 1 to 64; absent when it exited or its end was not seen."""
     tree_empty: _builtins.bool
     """Whether every process the provider could see of the tree was gone when the record was written."""
+    descendants_killed: _builtins.bool
+    """Whether processes that the command had left behind were killed after it ended by itself: a run ends with its
+    command, and what goes on in the background ends with the run.
+    """
     @_builtins.property
     def ended_at(self) -> _timestamp_pb2.Timestamp:
         """When the end was recorded, not before the start. REQUIRED."""
@@ -651,10 +656,11 @@ class ProcessResult(_message.Message):
         stdout: Global___StreamSummary | None = ...,
         stderr: Global___StreamSummary | None = ...,
         tree_empty: _builtins.bool = ...,
+        descendants_killed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "duration", b"duration", "ended_at", b"ended_at", "exit_code", b"exit_code", "signal", b"signal", "stderr", b"stderr", "stdout", b"stdout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "cause", b"cause", "duration", b"duration", "ended_at", b"ended_at", "exit_code", b"exit_code", "signal", b"signal", "stderr", b"stderr", "stdout", b"stdout", "tree_empty", b"tree_empty"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "_signal", b"_signal", "cause", b"cause", "descendants_killed", b"descendants_killed", "duration", b"duration", "ended_at", b"ended_at", "exit_code", b"exit_code", "signal", b"signal", "stderr", b"stderr", "stdout", b"stdout", "tree_empty", b"tree_empty"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015

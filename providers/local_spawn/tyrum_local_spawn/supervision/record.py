@@ -100,6 +100,8 @@ class ExitRecord:
     stdout: StreamEnd
     stderr: StreamEnd
     tree_empty: bool
+    descendants_killed: bool = False
+    """Whether something outlived a command that ended by itself, and was killed."""
     refusal: Refusal | None = None
     """For `START_FAILED`: what StartProcess answered."""
     detail: str = ""
@@ -190,6 +192,7 @@ def encode_exit(record: ExitRecord) -> bytes:
         "ended_at_ns": record.ended_at_ns,
         "duration_ns": record.duration_ns,
         "tree_empty": record.tree_empty,
+        "descendants_killed": record.descendants_killed,
         "refusal": record.refusal,
         "detail": record.detail,
         "stdout": _stream_head(record.stdout),
@@ -219,6 +222,7 @@ def decode_exit(data: bytes) -> ExitRecord:
             stdout=stdout,
             stderr=stderr,
             tree_empty=head["tree_empty"],
+            descendants_killed=head.get("descendants_killed", False),  # a record of an earlier build lacks it
             refusal=None if head["refusal"] is None else Refusal(head["refusal"]),
             detail=head["detail"],
         )

@@ -71,6 +71,7 @@ class Run:
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
         self._tree_empty = False
+        self._descendants_killed = False
 
         # Mapped, not allocated: what a command does not write costs no memory and no time to clear it.
         self._buffer = memoryview(mmap.mmap(-1, _READ_BYTES))
@@ -123,6 +124,7 @@ class Run:
             stdout=stdout.spool.end(),
             stderr=stderr.spool.end(),
             tree_empty=self._tree_empty,
+            descendants_killed=self._descendants_killed,
         )
 
     def farewell(self, data: bytes) -> None:
@@ -198,7 +200,9 @@ class Run:
             self._give_up_at = now + GIVE_UP_SECONDS
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._leader, signal.SIGKILL)
-        tree.kill_descendants(os.getpid(), spare={self._leader} if self._status is not None else ())
+        found = tree.kill_descendants(os.getpid(), spare={self._leader} if self._status is not None else ())
+        if found and self._cause in {Cause.EXITED, Cause.SIGNALED}:
+            self._descendants_killed = True
 
     def _leader_ended(self) -> None:
         """Take the leader's status but leave its zombie, which keeps its group's number from being reused."""
