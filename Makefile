@@ -10,6 +10,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
+# Tells on a terminal how far pip has come.
+define INSTALLED
+/^(Collecting|Requirement already)/ { if (n < all) n++; printf "\r  %d of %d packages", n, all; fflush() }
+/^Installing collected/ { printf "\r  %d packages: unpacking ", all; fflush() }
+END { printf "\r                              \r" }
+endef
+export INSTALLED
+
 # grpc must not install fork handlers: providers fork from single-threaded spawners only.
 export GRPC_ENABLE_FORK_SUPPORT := 0
 
@@ -30,7 +38,10 @@ $(STAMP): requirements.lock pyproject.toml
 	       echo 'hint: apt-get install -y make git python3 python3-venv' >&2; exit 1; }
 	@echo 'Installing the pinned dependencies into $(VENV) (about a minute the first time)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP) install --use-pep517 --requirement requirements.lock
+	@if test -t 1 -a "$${TERM:-dumb}" != dumb; then \
+	  $(BIN)/python -m pip --disable-pip-version-check install --progress-bar off --use-pep517 \
+	    --requirement requirements.lock | awk -v all="$$(grep -c == requirements.lock)" "$$INSTALLED"; \
+	else $(PIP) install --use-pep517 --requirement requirements.lock; fi
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.gateway import TYRUM, RunningGateway
+from tyrum_gateway.cli import progress
 from tyrum_gateway.cli.commands import run
 from tyrum_gateway.cli.prose import told, wrapped
 from tyrum_gateway.cli.tables import Cell, Column, table
@@ -121,3 +122,17 @@ def test_prose_wraps_at_words_and_a_command_in_it_stays_whole(monkeypatch: pytes
     assert wrapped("one two three four five six seven", 8, first=8) == (
         "one two three four five six\n        seven"
     )
+
+
+def test_long_work_shows_how_far_it_is_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stderr, when it is a terminal, shows what is done and how much; nothing else is written anywhere."""
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    drawn = {}
+    for terminal, alone in ((Screen(), True), (io.StringIO(), True), (Screen(), False)):
+        monkeypatch.setattr("sys.stderr", terminal)
+        with progress.counting("rows", 200, alone=alone) as counter:
+            assert list(counter.each(range(120))) == list(range(120))
+        drawn[type(terminal), alone] = terminal.getvalue()
+    assert re.search(r"rows .*\b(?:50|100)\b", drawn[Screen, True])
+    assert drawn[io.StringIO, True] == drawn[Screen, False] == ""

@@ -11,6 +11,7 @@ from tyrum_gateway.cli import audit_log
 from tyrum_gateway.cli.connection import Target, connect, find
 from tyrum_gateway.cli.failure import ExitCode, Failure, from_error
 from tyrum_gateway.cli.output import Format, emit, fields, say
+from tyrum_gateway.cli.progress import counting
 from tyrum_gateway.cli.state_dir import chosen_state_dir
 from tyrum_gateway.domain.audit import AuditRow, SignedHead
 from tyrum_gateway.domain.audit_verify import Report, Verification
@@ -20,6 +21,7 @@ from tyrum_gateway.storage.audit_file import database_rows, exported_rows, read_
 from tyrum_gateway.storage.audit_key import VerifyingKey
 
 _SHOWN = 50
+_VERIFYING = "verifying rows of the audit log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,8 @@ def _offline(sources: Sources, state_dir: Path) -> Report:
         rows = exported_rows(sources.rows)
     else:
         rows = database_rows(sources.database or state_dir / "tyrum.sqlite3")
-    return verify_log(rows, signed, key.authentic)
+    with counting(_VERIFYING, _last(signed)) as progress:
+        return verify_log(progress.each(rows), signed, key.authentic)
 
 
 async def _online(sources: Sources, target: Target) -> Report:
@@ -72,20 +75,27 @@ async def _online(sources: Sources, target: Target) -> Report:
             signed = list(read_heads(sources.heads))
         key = read_key(sources.key) if sources.key is not None else _told(pem)
         verification = Verification(signed, key.authentic)
-        async for row in audit_log.rows(gateway):
-            verification.feed(
-                AuditRow(
-                    row.sequence,
-                    row.at,
-                    row.kind,
-                    row.actor,
-                    row.subject,
-                    row.details,
-                    row.previous,
-                    row.hash,
+        with counting(_VERIFYING, _last(signed)) as progress:
+            async for row in audit_log.rows(gateway):
+                verification.feed(
+                    AuditRow(
+                        row.sequence,
+                        row.at,
+                        row.kind,
+                        row.actor,
+                        row.subject,
+                        row.details,
+                        row.previous,
+                        row.hash,
+                    )
                 )
-            )
+                progress.step()
         return verification.finish()
+
+
+def _last(signed: list[SignedHead]) -> int:
+    """Return the row of the last head: about as many rows as there are."""
+    return max((head.sequence for head in signed), default=0)
 
 
 def _told(pem: str) -> VerifyingKey:

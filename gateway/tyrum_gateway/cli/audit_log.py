@@ -16,7 +16,8 @@ from tyrum.audit.v1.audit_pb2 import (
 )
 from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find
 from tyrum_gateway.cli.destination import destination
-from tyrum_gateway.cli.output import Format, as_json, counted, emit_all, more, note
+from tyrum_gateway.cli.output import Format, as_json, counted, emit_all, more, note, on_terminal
+from tyrum_gateway.cli.progress import counting
 from tyrum_gateway.cli.tables import Cell, Column, table
 from tyrum_gateway.cli.terminal import shortened
 
@@ -144,9 +145,12 @@ async def export(target: Target, files: Files, after: int) -> None:
                     for head in signed:
                         file.write(_head(head) + "\n")
             out = stack.enter_context(destination(files.rows))
+            alone = files.rows is not None or not on_terminal()
+            progress = stack.enter_context(counting("rows of the audit log", alone=alone))
             async for row in rows(gateway, after):
                 out.write(json.dumps(as_json(row)) + "\n")
                 count += 1
+                progress.step()
     if files.rows is not None:
         note(f"{counted(count, 'row')} written to {files.rows}")
 

@@ -5,9 +5,10 @@ none.
 """
 
 import asyncio
-import os
 import sys
 from typing import TYPE_CHECKING
+
+from tyrum_gateway.cli.progress import bar, draws
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -18,7 +19,7 @@ _PATIENCE = 0.5
 
 def moves() -> bool:
     """Whether a line can be drawn again and again: stdout and stderr are a terminal that can."""
-    return sys.stdout.isatty() and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return sys.stdout.isatty() and draws()
 
 
 class Busy:
@@ -50,25 +51,10 @@ class Busy:
             self._progress = None
 
     def _start(self) -> None:
-        self._progress = _spinner()
+        self._progress = bar(counted=False)
         self._progress.start()
         waited = asyncio.get_running_loop().time() - self._since
         task = self._progress.add_task(self._what, total=None)
         started = self._progress.tasks[task].start_time
         if started is not None:
             self._progress.tasks[task].start_time = started - waited
-
-
-def _spinner() -> "Progress":
-    from rich.console import Console  # noqa: PLC0415 - heavy, and only for terminals
-    from rich.progress import Progress, SpinnerColumn, TextColumn  # noqa: PLC0415
-
-    return Progress(
-        SpinnerColumn(style="none"),
-        TextColumn("{task.description} {task.elapsed:.0f} s", markup=False, style="dim"),
-        console=Console(stderr=True, highlight=False),
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-        refresh_per_second=8,
-    )

@@ -17,6 +17,7 @@ import typer
 from tyrum_gateway.cli.failure import ExitCode, Failure
 from tyrum_gateway.cli.options import Output, sub_app
 from tyrum_gateway.cli.output import Format, counted, emit, note, say
+from tyrum_gateway.cli.progress import lasting
 from tyrum_gateway.config import (
     ConfigProblems,
     Problem,
@@ -159,7 +160,8 @@ def _probe(path: Path) -> "tuple[Sequence[ProviderStatus], Sequence[Problem]]":
     with tempfile.TemporaryDirectory(prefix="tyrum-probe-") as directory:
         settings = load_settings(path, environment=os.environ, state_dir=Path(directory))
         try:
-            statuses = asyncio.run(probe(settings))
+            with lasting("starting the providers and asking them"):
+                statuses = asyncio.run(probe(settings))
         except HostSetupError as error:
             raise Failure(str(error), code=ExitCode.PROVIDER_UNAVAILABLE) from None
     return statuses, [*refusals(settings, statuses), *unusable(settings, statuses)]

@@ -35,8 +35,10 @@ from tyrum_gateway.cli.output import (
     more,
     named,
     note,
+    on_terminal,
     say,
 )
+from tyrum_gateway.cli.progress import counting
 from tyrum_gateway.cli.tables import Cell, Column, table, when
 from tyrum_gateway.cli.terminal import shortened, visible_line
 
@@ -149,10 +151,12 @@ async def export(target: Target, chosen: Chosen, file: Path | None, output: Form
     async with connect(target) as gateway:
         with ExitStack() as stack:
             out = stack.enter_context(destination(file))
+            progress = stack.enter_context(counting("runs", alone=file is not None or not on_terminal()))
             async for run in _all(gateway, chosen):
                 for line in _lines(run, count, output):
                     out.write(line)
                 count += 1
+                progress.step()
             if output is Format.JSON:
                 out.write("]\n" if count else "[]\n")
     if file is not None:

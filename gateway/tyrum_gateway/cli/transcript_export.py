@@ -13,7 +13,8 @@ from tyrum.chat.v1.event_pb2 import ApprovalOutcome, CallState, Decision, Event,
 from tyrum_gateway.cli.connection import DEADLINE, Target, connect, find
 from tyrum_gateway.cli.destination import destination
 from tyrum_gateway.cli.failure import Failure
-from tyrum_gateway.cli.output import Format, as_json, counted, enum_word, moment, named, note
+from tyrum_gateway.cli.output import Format, as_json, counted, enum_word, moment, named, note, on_terminal
+from tyrum_gateway.cli.progress import counting
 from tyrum_gateway.cli.terminal import visible, visible_line
 from tyrum_gateway.cli.transcript import events
 
@@ -33,10 +34,12 @@ async def export(target: Target, conversation_id: str, file: Path | None, output
             timeout=DEADLINE,
         )
         head = response.conversation
-        with destination(file) as out:
+        alone = file is not None or not on_terminal()
+        with destination(file) as out, counting("events", head.last_sequence, alone=alone) as progress:
             _begin(out, head, output)
             count = 0
             async for event in events(gateway, conversation_id):
+                progress.step()
                 if count == head.last_sequence:
                     break
                 count += 1
