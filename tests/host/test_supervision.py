@@ -360,6 +360,77 @@ async def test_isolation_calls_translate_answers(place: Place) -> None:
         assert (await client.posture()).claims
 
 
+async def test_an_instance_that_answers_nothing_is_ended_and_replaced(place: Place) -> None:
+    """A provider that hung stayed suspended until the gateway was restarted."""
+    host = ProviderHost(
+        [spec("good")],
+        state_dir=place.state,
+        runtime_dir=place.runtime,
+        bounds=replace(FAST, health=0.3, unresponsive=1.0, term_grace=0.2),
+        restarts=EAGER,
+    )
+    async with host:
+        assert await host.wait_settled(SETTLE)
+        first = host.status("good")
+        assert first.pid is not None
+        os.kill(first.pid, signal.SIGSTOP)
+
+        def replaced(host: ProviderHost) -> bool:
+            now = host.status("good")
+            return now.generation > first.generation and now.lifecycle is Lifecycle.ADMITTED
+
+        assert await host.wait_until(replaced, SETTLE)
+        assert not processes_mentioning(first.instance_id)
+
+
+async def test_a_first_start_is_put_off_while_the_provider_says_that_it_passes(place: Place) -> None:
+    """A first start was refused for ever while another process still held the provider's state."""
+    away = place.state.parent / "away"
+    away.touch()
+    host = ProviderHost(
+        [own("busy_at_first", str(away), name="busy")],
+        state_dir=place.state,
+        runtime_dir=place.runtime,
+        bounds=FAST,
+        restarts=RestartPolicy(initial_delay=0.05, max_delay=0.05, crash_limit=2),
+    )
+    async with host:
+        assert await host.wait_until(lambda host: host.status("busy").generation > 3, SETTLE)
+        assert host.status("busy").recent_exits == 0, "that is no crash"
+        away.unlink()
+        assert await host.wait_until(lambda host: host.status("busy").lifecycle is Lifecycle.ADMITTED, SETTLE)
+
+
+async def test_a_restart_begins_anew_from_quarantine_and_from_life(place: Place) -> None:
+    """Only a restart of the gateway brought a quarantined provider back."""
+    host = ProviderHost(
+        [spec("good")],
+        state_dir=place.state,
+        runtime_dir=place.runtime,
+        bounds=FAST,
+        restarts=replace(EAGER, crash_limit=1),
+    )
+    async with host:
+        assert await host.wait_settled(SETTLE)
+        pid = host.status("good").pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        assert await host.wait_until(
+            lambda host: host.status("good").lifecycle is Lifecycle.QUARANTINED, SETTLE
+        )
+        assert "tyrum providers restart good" in host.status("good").reason
+        for generation in (2, 3):
+            host.restart("good")
+            assert await host.wait_until(
+                lambda host, wanted=generation: (  # type: ignore[misc]
+                    host.status("good").generation == wanted
+                    and host.status("good").lifecycle is Lifecycle.ADMITTED
+                ),
+                SETTLE,
+            )
+            assert host.status("good").recent_exits == 0
+
+
 async def test_own_cancellation_passes_through(place: Place) -> None:
     """Cancelling the caller's task cancels the call; a deadline leaves the outcome unknown."""
     async with ProviderHost(

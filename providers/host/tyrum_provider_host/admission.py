@@ -16,7 +16,7 @@ from tyrum_provider_host.agreement import (
 )
 from tyrum_provider_host.contracts import KindContract
 from tyrum_provider_host.control_client import ContractViolation, ControlClient
-from tyrum_provider_host.errors import ANSWERED, CallError, ProviderBug
+from tyrum_provider_host.errors import ANSWERED, CallError, ProviderBug, Transient
 from tyrum_provider_host.isolation import IsolationClient
 from tyrum_provider_host.isolation_types import Posture
 from tyrum_provider_host.listening import check_connection, wait_for_listener
@@ -70,6 +70,7 @@ async def admit(
             str(error),
             action=f"{AUTHOR}: answer as the contract says",
             transient=isinstance(error, CallError) and error.passing,
+            passes=isinstance(error, Transient),
         ) from None
 
 

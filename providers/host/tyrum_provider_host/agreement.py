@@ -172,6 +172,7 @@ async def check_configuration(
             + "".join(f"; {key}={value}" for key, value in error.metadata.items()),
             action=_who_acts(error),
             transient=error.passing,
+            passes=isinstance(error, Transient),
         ) from None
     if applied.digest != prepared.digest:
         raise Rejected(

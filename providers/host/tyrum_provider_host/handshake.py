@@ -6,7 +6,7 @@ Invariant: the bearer is derived and sent only after the proof over a fresh nonc
 from tyrum_provider_host import proof
 from tyrum_provider_host.contracts import CONTROL_VERSION_MAX, CONTROL_VERSION_MIN, KindContract
 from tyrum_provider_host.control_client import ControlClient, HandshakeAnswer
-from tyrum_provider_host.errors import CallError
+from tyrum_provider_host.errors import CallError, Transient
 from tyrum_provider_host.rejection import AUTHOR, OPERATOR, Rejected, Stage
 
 
@@ -38,6 +38,7 @@ async def greet(
             f"the handshake failed: {error}",
             action=f"{AUTHOR}: serve tyrum.provider.v1.ProviderControlService/Handshake as its contract says",
             transient=error.passing,
+            passes=isinstance(error, Transient),
         ) from None
     expected = proof.proof(
         token,

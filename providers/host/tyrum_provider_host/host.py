@@ -137,6 +137,17 @@ class ProviderHost:
         """
         return self._supervisors[name].isolation()
 
+    def restart(self, name: str) -> None:
+        """Begin the named provider anew, whatever its lifecycle; returns at once.
+
+        A living instance is drained and ended first, and its foreground runs with it. What counted towards
+        quarantine is forgotten.
+
+        Raises:
+            KeyError: no provider has this name.
+        """
+        self._supervisors[name].restart()
+
     @property
     def revision(self) -> int:
         """Grows with every change of a status."""

@@ -58,6 +58,7 @@ class Rejected(Exception):
         found: The value that was there instead.
         action: Who should do what.
         transient: Whether the same build with the same configuration could pass later.
+        passes: Whether the cause passes without anybody's doing, so that the first start is tried again too.
     """
 
     def __init__(
@@ -69,12 +70,13 @@ class Rejected(Exception):
         expected: str | None = None,
         found: str | None = None,
         transient: bool = False,
+        passes: bool = False,
     ) -> None:
         values = "" if expected is None else f": expected {expected}, found {found or 'nothing'}"
         self.text = f"{problem}{values}. {action}"
         super().__init__(f"{stage}: {self.text}")
         self.stage, self.problem, self.expected, self.found = stage, problem, expected, found
-        self.action, self.transient = action, transient
+        self.action, self.transient, self.passes = action, transient or passes, passes
 
 
 def listed(names: Iterable[object]) -> str:

@@ -127,6 +127,8 @@ class TimeBounds:
     settle: float = 2.0
     """From Configure until probe and health must hold."""
     health_interval: float = 5.0
+    unresponsive: float = 30.0
+    """How long an admitted instance may answer no check before it is ended and replaced."""
     drain: float = 30.0
     shutdown_ack: float = 2.0
     shutdown_grace: float = 5.0

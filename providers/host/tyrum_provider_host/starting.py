@@ -64,7 +64,7 @@ async def measure_artifact(spec: ProviderSpec, record: AdmissionRecord) -> None:
             Stage.ARTIFACT,
             str(error),
             action=f"{OPERATOR}: install the provider or correct its command",
-            transient=error.passing,
+            passes=error.passing,
         ) from None
     record.artifact = artifact
     if spec.artifact_sha256 is not None:
@@ -97,7 +97,7 @@ async def launch(
             Stage.SPAWN,
             str(error),
             action=f"{OPERATOR}: correct the directories",
-            transient=error.passing,
+            passes=error.passing,
         ) from None
     record.ring.redact((proof.encode(token), proof.bearer(token)))
     try:
@@ -119,7 +119,7 @@ async def launch(
             action=f"{OPERATOR}: free descriptors, processes or memory"
             if error.errno in SHORTAGES
             else f"{OPERATOR}: install a build for this machine and make it executable",
-            transient=error.errno in SHORTAGES,
+            passes=error.errno in SHORTAGES,
         ) from None
     record.passed(Stage.SPAWN, f"pid {process.pid}", alive=True)
     return Instance(spec, process, directory, host.bounds, record.ring)

@@ -18,7 +18,7 @@ from tyrum_provider_host import proof
 from tyrum_provider_host.admission import ISOLATION, admit, check_health
 from tyrum_provider_host.control_client import ContractViolation
 from tyrum_provider_host.ending import ask_to_end, end_group
-from tyrum_provider_host.errors import CallError, ProviderUnavailable
+from tyrum_provider_host.errors import CallError, OutcomeUnknown, ProviderUnavailable
 from tyrum_provider_host.ids import new_instance_id
 from tyrum_provider_host.isolation import IsolationClient
 from tyrum_provider_host.launch import Exit
@@ -26,7 +26,7 @@ from tyrum_provider_host.listening import verify_listener
 from tyrum_provider_host.logs import LogRing
 from tyrum_provider_host.racing import Interrupted, unless
 from tyrum_provider_host.record import AdmissionRecord, HostFacts, Instance
-from tyrum_provider_host.rejection import OPERATOR, Rejected
+from tyrum_provider_host.rejection import OPERATOR, Rejected, Stage
 from tyrum_provider_host.spec import ProviderSpec, RestartPolicy
 from tyrum_provider_host.starting import agree_beforehand, launch, measure_artifact
 from tyrum_provider_host.states import admits, compute
@@ -36,6 +36,7 @@ from tyrum_provider_host.supervision import CrashLedger, Quarantine, Retry, jitt
 _log = logging.getLogger(__name__)
 _TAIL_LINES = 3
 _EXIT_NOTICE_GRACE = 0.25
+_LATE = "DEADLINE_EXCEEDED"
 
 
 class Supervisor:
@@ -54,6 +55,10 @@ class Supervisor:
         self._host, self._policy = host, policy
         self._changed, self._announce = changed, on_exit
         self._stopping = asyncio.Event()
+        self._restart = asyncio.Event()
+        """Set while an operator's restart is due: the present instance ends, or the wait for one is over."""
+        self._put_off = 0
+        """Refusals in a row whose cause passes by itself."""
         self._lifecycle = Lifecycle.STARTING
         self._reason = ""
         self._record = AdmissionRecord(spec, LogRing())
@@ -69,6 +74,10 @@ class Supervisor:
     def stop(self) -> None:
         """Ask for the orderly end; `run` returns when it is complete."""
         self._stopping.set()
+
+    def restart(self) -> None:
+        """Begin anew, from any lifecycle but the end; what counted towards quarantine is forgotten."""
+        self._restart.set()
 
     def status(self) -> ProviderStatus:
         """Take a snapshot."""
@@ -133,18 +142,24 @@ class Supervisor:
         return ProviderUnavailable(self.spec.name, text)
 
     async def run(self) -> None:
-        """Supervise until `stop`, or until nothing but an operator helps; then wait for `stop`."""
+        """Supervise until `stop`; one that only an operator helps waits for `restart`."""
         try:
-            while (delay := await self._attempt()) is not None:
-                try:
-                    await unless(asyncio.sleep(delay), self._stopping.wait())
-                except Interrupted:
-                    break
-            if self._lifecycle in {Lifecycle.REJECTED, Lifecycle.QUARANTINED}:
-                await self._stopping.wait()
+            while not self._stopping.is_set():
+                delay = await self._attempt()
+                await self._pause(delay)
+                if self._restart.is_set():
+                    self._restart.clear()
+                    self._ledger, self._put_off = CrashLedger(), 0
+                    _log.info("provider %s is started anew on request", self.spec.name, extra=self._ids())
         finally:
             if self._lifecycle not in {Lifecycle.REJECTED, Lifecycle.QUARANTINED}:
                 self._become(Lifecycle.STOPPED, "")
+
+    async def _pause(self, delay: float | None) -> None:
+        """Wait for the next start: so many seconds, or without end; a stop or a restart ends it."""
+        waiting = asyncio.Event().wait() if delay is None else asyncio.sleep(delay)
+        with contextlib.suppress(Interrupted):
+            await unless(waiting, self._stopping.wait(), self._restart.wait())
 
     async def _attempt(self) -> float | None:
         """Stay with one instance, as `_one_instance` does; a defect of ours counts like an end of its own."""
@@ -169,7 +184,7 @@ class Supervisor:
             await self._bring_up(record)
             ended = await self._watch(record)
             if ended is None:
-                return None
+                return None if self._stopping.is_set() else 0.0
             self._gone(record, ended, expected=False)
             return self._again(f"the provider {ended} unexpectedly")
         except Rejected as rejected:
@@ -201,7 +216,7 @@ class Supervisor:
             previous_provider_id=self._provider_id,
         )
         try:
-            await unless(admission, instance.process.wait(), self._stopping.wait())
+            await unless(admission, instance.process.wait(), self._stopping.wait(), self._restart.wait())
         except Interrupted:
             if instance.process.exit is None:
                 return
@@ -247,43 +262,52 @@ class Supervisor:
             generation=self._generation,
             handle_versions=record.descriptor.handle_versions,
         )
-        self._serving = True
+        self._serving, self._put_off = True, 0
         self._follow_states(record)
 
     async def _watch(self, record: AdmissionRecord) -> Exit | None:
-        """Check health until the instance ends or the host stops; return how it ended, None at a stop.
+        """Check health until the instance ends or is to end; return how it ended, None when it was asked to.
 
         Raises:
-            Rejected: another process took over the instance's socket.
+            Rejected: another process took over the instance's socket, or it answers nothing any more.
         """
         instance = self._instance
         assert instance is not None
-        if not self._stopping.is_set():
+        if not self._asked_to_end:
             with contextlib.suppress(Interrupted):
                 await unless(
-                    self._check_forever(record, instance), instance.process.wait(), self._stopping.wait()
+                    self._check_forever(record, instance),
+                    instance.process.wait(),
+                    self._stopping.wait(),
+                    self._restart.wait(),
                 )
-        return None if self._stopping.is_set() else instance.process.exit
+        return None if self._asked_to_end else instance.process.exit
+
+    @property
+    def _asked_to_end(self) -> bool:
+        return self._stopping.is_set() or self._restart.is_set()
 
     async def _check_forever(self, record: AdmissionRecord, instance: Instance) -> None:
         contract = record.contract
         assert contract is not None
         declared = record.facts.declared or frozenset()
-        bounds = self._host.bounds
+        bounds, now = self._host.bounds, asyncio.get_running_loop().time
+        answered = now()
         while True:
             await asyncio.sleep(bounds.health_interval)
-            probe = None
+            probe, silent = None, False
             try:
                 await verify_listener(self._host, instance)
                 async with asyncio.timeout(bounds.health):
                     problem = await check_health(instance.control, contract)
                     probe = await instance.control.probe(declared)
             except TimeoutError:
-                problem = f"no answer within {bounds.health:g} s"
+                problem, silent = f"no answer within {bounds.health:g} s", True
             except OSError as error:  # ours, such as no free descriptor: it tells nothing about the provider
                 problem = f"the host cannot check: {error.strerror}"
             except (CallError, ContractViolation, ProviderUnavailable) as error:
                 problem = str(error)
+                silent = isinstance(error, OutcomeUnknown) and error.code == _LATE
             health = record.facts.health.good() if problem is None else record.facts.health.miss(problem)
             if probe is None and health.healthy is not True:
                 record.facts = replace(record.facts, probe=None)
@@ -291,6 +315,15 @@ class Supervisor:
                 record.facts = replace(record.facts, probe=probe)
             record.facts = replace(record.facts, health=health)
             self._follow_states(record)
+            if problem is None or not silent:
+                answered = now()
+            elif now() - answered >= bounds.unresponsive:
+                raise Rejected(
+                    Stage.HEALTH,
+                    f"it has answered nothing for {bounds.unresponsive:g} s and is ended",
+                    action=f"{OPERATOR}: see its output",
+                    transient=True,
+                )
 
     def _follow_states(self, record: AdmissionRecord) -> None:
         states, now = compute(record.facts), asyncio.get_running_loop().time()
@@ -315,6 +348,8 @@ class Supervisor:
         if tail and rejected.transient:
             reason += "; last output: " + " | ".join(tail[-_TAIL_LINES:])
         record.facts = replace(record.facts, alive=False, ended=self._ending(instance))
+        if rejected.passes:
+            return self._later(reason)
         if rejected.transient and self._provider_id is not None:
             return self._again(reason)
         self._become(Lifecycle.REJECTED, reason)
@@ -349,7 +384,8 @@ class Supervisor:
                 self._become(
                     Lifecycle.QUARANTINED,
                     f"{exits} unexpected ends within {self._policy.crash_window:g} s of healthy time;"
-                    f" last: {reason}. {OPERATOR}: see its output, correct the cause, restart the gateway",
+                    f" last: {reason}. {OPERATOR}: see its output, correct the cause, then"
+                    f" `tyrum providers restart {self.spec.name}`",
                 )
                 _log.error("provider %s is quarantined: %s", self.spec.name, reason, extra=self._ids())
                 return None
@@ -359,19 +395,30 @@ class Supervisor:
                 _log.warning("provider %s: %s", self.spec.name, self._reason, extra=self._ids())
                 return wait
 
+    def _later(self, reason: str) -> float:
+        """Put a start off whose refusal passes by itself: that is no crash, and never ends in quarantine."""
+        policy = self._policy
+        # Bounded before it is raised: a number of refusals without end is no exponent.
+        delay = min(policy.max_delay, policy.initial_delay * policy.factor ** min(self._put_off, 32))
+        self._put_off += 1
+        wait = jittered(delay, policy, random=random.random())  # noqa: S311 - spreads load
+        self._become(Lifecycle.BACKING_OFF, f"{reason}; next start in {wait:.2f} s")
+        _log.warning("provider %s: %s", self.spec.name, self._reason, extra=self._ids())
+        return wait
+
     async def _tear_down(self, record: AdmissionRecord) -> None:
         instance = self._instance
         if instance is None:
             return
         try:
             if instance.process.exit is None:
-                if self._stopping.is_set():
+                if self._asked_to_end:
                     self._lease = None
                     self._become(Lifecycle.STOPPED, "draining")
-                    if record.facts.authenticated:
+                    if record.facts.authenticated and record.facts.health.healthy is not False:
                         await ask_to_end(instance, self._host.bounds, self._ids())
                 await end_group(instance, self._host.bounds)
-            self._gone(record, await instance.process.wait(), expected=self._stopping.is_set())
+            self._gone(record, await instance.process.wait(), expected=self._asked_to_end)
         finally:
             instance.process.signal_group(signal.SIGKILL)
             self._instance = None
