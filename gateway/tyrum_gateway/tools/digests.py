@@ -10,25 +10,39 @@ import os
 import stat
 import time
 from collections import OrderedDict
+from typing import Final, NamedTuple
 
 _REMEMBERED = 512
 _SETTLED_NANOSECONDS = 100_000_000
 _CHUNK = 1 << 20
 
+PLACES: Final = (b"$ORIGIN", b"${ORIGIN}", b"/proc/self/exe", b"/proc/curproc/exe")
+"""What stands in a program that looks for its own place, as the contract lists it."""
+_OVERLAP: Final = max(map(len, PLACES)) - 1
+
 Key = tuple[int, int, int, int, int]
+
+
+class Content(NamedTuple):
+    """What a file holds."""
+
+    sha256: str
+    """64 hexadecimal digits."""
+    own_place: bool
+    """Whether one of `PLACES` stands in it."""
 
 
 class Digests:
     """A bounded memory of digests; threads may share it."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[Key, str] = OrderedDict()
+        self._known: OrderedDict[Key, Content] = OrderedDict()
 
-    def known(self, status: os.stat_result) -> str | None:
-        """Return the digest of the file with this status, if it is remembered."""
+    def known(self, status: os.stat_result) -> Content | None:
+        """Return the content of the file with this status, if it is remembered."""
         return self._known.get(key_of(status))
 
-    def compute(self, descriptor: int, limit: int) -> str | None:
+    def compute(self, descriptor: int, limit: int) -> Content | None:
         """Digest an open regular file from its beginning and remember it.
 
         Args:
@@ -36,7 +50,7 @@ class Digests:
             limit: Largest size in bytes.
 
         Returns:
-            64 hexadecimal digits; None when it is no regular file, above the limit, or changes meanwhile.
+            The content; None when it is no regular file, above the limit, or changes meanwhile.
 
         Raises:
             OSError: It cannot be read.
@@ -47,16 +61,18 @@ class Digests:
         remembered = self.known(before)
         if remembered is not None:
             return remembered
-        content, offset = hashlib.sha256(), 0
+        digest, offset, seen, own_place = hashlib.sha256(), 0, b"", False
         while chunk := os.pread(descriptor, _CHUNK, offset):
-            content.update(chunk)
+            digest.update(chunk)
+            seen = seen[-_OVERLAP:] + chunk
+            own_place = own_place or any(place in seen for place in PLACES)
             offset += len(chunk)
             if offset > limit:
                 return None
         key = key_of(before)
         if key_of(os.fstat(descriptor)) != key:
             return None
-        value = content.hexdigest()
+        value = Content(digest.hexdigest(), own_place)
         if time.time_ns() - max(before.st_mtime_ns, before.st_ctime_ns) > _SETTLED_NANOSECONDS:
             self._known[key] = value
             while len(self._known) > _REMEMBERED:

@@ -129,6 +129,8 @@ class ProcessRunTool:
             text=call.arguments.shell,
             unclear="" if call.plan is None else call.plan.opaque,
             started=len(files.started),
+            may_change=files.may_change,
+            unfixed=files.unfixed,
             replaceable=call.cautions,
             given_env=call.arguments.env,
             open_operands=files.operands.open,

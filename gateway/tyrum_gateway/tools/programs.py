@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tyrum_gateway.tools import walking
-from tyrum_gateway.tools.digests import Digests
+from tyrum_gateway.tools.digests import Content, Digests
 from tyrum_gateway.tools.strict_json import ArgumentProblem, shown
 
 MAX_PROGRAM_BYTES = 1 << 30
 _SHEBANG_BYTES = 256
 """What Linux looks at."""
+_ELF = b"\x7fELF"
 _WORD_END = re.compile(rb"[ \t\0]")
 
 
@@ -107,23 +108,32 @@ def executable(path: str) -> Program | None:
 
 def interpreter(program: Program) -> str | None:
     """Return the path in the first line of a script, as Linux reads it; None for any other program."""
-    walking.look()
-    try:
-        descriptor = os.open(program.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        try:
-            head = os.pread(descriptor, _SHEBANG_BYTES, 0)
-        finally:
-            os.close(descriptor)
-    except OSError:
-        return None
+    head = _head(program)
     if not head.startswith(b"#!"):
         return None
     line = head[2:].partition(b"\n")[0].strip(b" \t")
     return os.fsdecode(_WORD_END.split(line, 1)[0]) or None
 
 
-def digest(program: Program, digests: Digests) -> str:
-    """Return the sha256 of the program's content; blocks while a new one is read.
+def is_elf(program: Program) -> bool:
+    """Tell whether Linux executes the file by itself."""
+    return _head(program).startswith(_ELF)
+
+
+def _head(program: Program) -> bytes:
+    walking.look()
+    try:
+        descriptor = os.open(program.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            return os.pread(descriptor, _SHEBANG_BYTES, 0)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return b""
+
+
+def content(program: Program, digests: Digests) -> Content:
+    """Return the program's content; blocks while a new one is read.
 
     Raises:
         ArgumentProblem: It cannot be read, is too large, or was replaced meanwhile.

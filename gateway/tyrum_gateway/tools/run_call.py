@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from tyrum_gateway.domain.policy import Effect, Target
 from tyrum_gateway.domain.process import FileIdentity, RunLimits, WorkspaceIdentity
-from tyrum_gateway.tools import programs, reach, run_shell, workspace
+from tyrum_gateway.tools import programs, reach, run_shell, sealing, workspace
 from tyrum_gateway.tools.digests import Digests
 from tyrum_gateway.tools.run_arguments import RunArguments
 from tyrum_gateway.tools.strict_json import ArgumentProblem, shown
@@ -41,8 +41,12 @@ class Files:
     """The content of a call's files."""
 
     program: FileIdentity
+    may_change: str
+    """Why the program may be another when it runs than its content says; empty when it cannot."""
     started: tuple[FileIdentity, ...]
     """Programs that the shell starts."""
+    unfixed: frozenset[str]
+    """Paths of those that others than root can write: the shell opens them again."""
     operands: workspace.Operands
 
 
@@ -145,11 +149,16 @@ def read_files(call: Call, settings: RunSettings, digests: Digests) -> Files:
     Raises:
         ArgumentProblem: A program cannot be read, or the workspace was replaced.
     """
-    started = tuple(FileIdentity(program.path, programs.digest(program, digests)) for program in call.started)
+    started = tuple(
+        FileIdentity(program.path, programs.content(program, digests).sha256) for program in call.started
+    )
     most = workspace.MAX_OPERANDS - len(started)
+    content = programs.content(call.program, digests)
     return Files(
-        FileIdentity(call.program.path, programs.digest(call.program, digests)),
+        FileIdentity(call.program.path, content.sha256),
+        sealing.may_change(call.program, content),
         started,
+        frozenset(program.path for program in call.started if reach.writers(program.status)),
         workspace.digest_operands(settings.workspace, call.operands, digests, most=most),
     )
 

@@ -42,6 +42,10 @@ class Shown:
     """Why rules cannot judge the text."""
     started: int = 0
     """How many of the run's operands, from the first, are programs that the shell starts."""
+    may_change: str = ""
+    """Why the program may be another one when it runs."""
+    unfixed: frozenset[str] = frozenset()
+    """Paths of started programs that may be others when the shell opens them."""
     replaceable: tuple[str, ...] = ()
     """How others than root can put other programs in the place of these."""
 
@@ -55,7 +59,7 @@ def _machine(shown: Shown) -> Value:
     run = shown.run
     return {
         "tool": shown.tool,
-        "program": {"path": run.program.path, "sha256": run.program.sha256},
+        "program": {"path": run.program.path, "sha256": run.program.sha256, "fixed": not shown.may_change},
         "argv": list(run.argv),
         "shell": shown.shell is not None,
         "cwd": run.cwd,
@@ -86,9 +90,7 @@ def _machine(shown: Shown) -> Value:
 
 def _people(shown: Shown) -> str:
     run, limits = shown.run, shown.run.limits
-    lines = [
-        f"program      {quoted(run.program.path)}  ({_fixed(run.program.sha256)})",
-    ]
+    lines = [f"program      {quoted(run.program.path)}  ({_worth(run.program.sha256, shown.may_change)})"]
     if shown.shell is None:
         lines.append(f"arguments    {' '.join(quoted(argument) for argument in run.argv)}")
     if shown.text is not None:
@@ -98,7 +100,11 @@ def _people(shown: Shown) -> str:
         lines.append(f"unclear      {shown.unclear}; only the content of what is listed here is fixed")
     lines += [f"caution      {why}; it can be approved once, not for good" for why in shown.replaceable]
     started, named = run.operands[: shown.started], run.operands[shown.started :]
-    lines += [f"starts       {quoted(program.path)}  ({_fixed(program.sha256)})" for program in started]
+    again = dict.fromkeys(shown.unfixed, "the shell opens it again")
+    lines += [
+        f"starts       {quoted(program.path)}  ({_worth(program.sha256, again.get(program.path, ''))})"
+        for program in started
+    ]
     lines.append(f"directory    {quoted(run.cwd)} in {quoted(run.workspace.path)}")
     lines += [f"env          {name}={quoted(value)}" for name, value in sorted(shown.given_env.items())]
     always = sorted(set(run.env) - set(shown.given_env))
@@ -132,6 +138,11 @@ def _stdin_lines(stdin: bytes) -> list[str]:
     more = f", the first {SUMMARY_STDIN} characters" if len(text) > SUMMARY_STDIN else ""
     head = f"stdin        {len(stdin)} bytes ({_fixed(hashlib.sha256(stdin).hexdigest())}){more}"
     return [head, *_block(text[:SUMMARY_STDIN])]
+
+
+def _worth(sha256: str, may_change: str) -> str:
+    """Say whether the content that was looked at is what will run."""
+    return f"may change after approval: {may_change}" if may_change else _fixed(sha256)
 
 
 def _fixed(sha256: str) -> str:

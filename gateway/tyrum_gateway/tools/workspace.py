@@ -173,7 +173,7 @@ def digest_operands(
             if value is None:
                 left_open.append(operand.path)
             else:
-                fixed.append(FileIdentity(operand.path, value))
+                fixed.append(FileIdentity(operand.path, value.sha256))
     return Operands(tuple(fixed), tuple(left_open))
 
 

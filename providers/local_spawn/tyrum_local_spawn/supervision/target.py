@@ -1,7 +1,8 @@
 """Opening what a run is about, and comparing what was opened with what was decided on.
 
 Nothing is looked up twice: the directory and the ELF program that were checked are the ones that are used, by
-descriptor. A script is the exception, because its interpreter opens it again by path (see the README).
+descriptor; of a program that others than root can write a sealed copy of what was compared is used. Scripts
+and programs that look for their own place are the exception (see the README).
 """
 
 import contextlib
@@ -12,6 +13,7 @@ import stat
 from dataclasses import dataclass, field
 from typing import Final
 
+from tyrum_local_spawn.supervision import sealed
 from tyrum_local_spawn.supervision.order import FileOrder, Order
 from tyrum_local_spawn.supervision.record import Refusal
 
@@ -130,9 +132,16 @@ def _open_program(program: FileOrder, fds: list[int]) -> tuple[int, bool, os.sta
             raise _not_executable("cannot be read, so its digest cannot be compared") from error
         return fd, False, status  # execute-only: such a file is no script, an interpreter could not read it
     try:
-        if program.sha256 and _sha256(readable) != program.sha256:
-            raise Refused(Refusal.PROGRAM_CHANGED, "the program differs from the digest that was decided on")
         script = os.pread(readable, len(_ELF), 0) != _ELF
+        if program.sha256:
+            copy = None if script or not sealed.writable(status) else sealed.copy_of(readable)
+            if copy is not None:
+                fds.append(copy.fd)
+            if (copy.sha256 if copy else _sha256(readable)) != program.sha256:
+                raise Refused(
+                    Refusal.PROGRAM_CHANGED, "the program differs from the digest that was decided on"
+                )
+            fd = copy.fd if copy else fd
     finally:
         os.close(readable)
     return fd, script, status
