@@ -8,7 +8,13 @@ from tests.domain.samples import proposed, turn
 from tyrum_gateway.domain.policy import Decision
 from tyrum_gateway.domain.states import TurnState
 from tyrum_gateway.domain.turn import Turn, TurnLimits
-from tyrum_gateway.domain.turn_events import AttemptLost, StepFailed, StepGenerated, TurnEvent
+from tyrum_gateway.domain.turn_events import (
+    AttemptLost,
+    CancelRequested,
+    StepFailed,
+    StepGenerated,
+    TurnEvent,
+)
 from tyrum_gateway.domain.turn_machine import advance
 from tyrum_gateway.domain.usage import NOTHING, UNKNOWN, Usage
 
@@ -76,6 +82,7 @@ def test_a_sum_with_something_untold_is_a_lower_bound() -> None:
         StepGenerated(1, 1, "done", (), Usage(7, None)),
         StepFailed(1, 1, "", "cut off", retryable=True),
         AttemptLost("the gateway was restarted"),
+        CancelRequested("enough"),
     ],
 )
 def test_what_was_not_told_makes_the_sums_lower_bounds(event: TurnEvent) -> None:

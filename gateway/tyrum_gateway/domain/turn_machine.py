@@ -258,6 +258,8 @@ def _superseded(turn: Turn, event: SubjectChanged) -> Transition:
 
 def _ended_by_force(turn: Turn, state: TurnState, reason: str) -> Transition:
     """Settle the turn, every open call and every open approval at once."""
+    if isinstance(work(turn), Generate):
+        turn = _with_usage(turn, UNKNOWN)  # of the attempt that this ends nothing will be told
     effects: list[Effect] = []
     for call in turn.calls:
         if call.state.final:

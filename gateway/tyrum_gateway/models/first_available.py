@@ -66,7 +66,7 @@ class FirstAvailable:
             failed.append(error)
             if last or begun or not _is_unavailable(error):
                 raise _together(failed)
-            log.warning("model_passed_over", model=name, reason=error.public, **error.context)
+            log.warning("model_passed_over", **(error.context | {"model": name, "reason": error.public}))
 
     def _order(self) -> list[tuple[str, Model]]:
         """List the models to ask: those that asked to be left alone only when there is no other."""
