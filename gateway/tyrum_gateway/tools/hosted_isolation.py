@@ -15,15 +15,13 @@ from tyrum_gateway.domain.binding import Candidate
 from tyrum_gateway.domain.errors import KernelBug, ProviderUnavailable
 from tyrum_gateway.domain.ports import RecordedRun
 from tyrum_gateway.domain.process import (
-    EndCause,
-    ProcessResult,
     ProcessRun,
     Ran,
     Refused,
-    StreamEvidence,
     Unknown,
 )
 from tyrum_gateway.domain.tool import Execution
+from tyrum_gateway.tools.hosted_convert import context_of, process_id_of, result_of, spec_of
 from tyrum_gateway.tools.isolation import NEVER_STARTED, UNAVAILABLE, Boundary, RunAnswer, Running
 from tyrum_provider_host import claims
 from tyrum_provider_host.errors import (
@@ -41,19 +39,11 @@ from tyrum_provider_host.errors import ProviderUnavailable as HostUnavailable
 from tyrum_provider_host.host import ProviderHost
 from tyrum_provider_host.isolation import IsolationClient
 from tyrum_provider_host.isolation_types import (
-    FileReference,
     NeverStarted,
-    OperationContext,
     Posture,
     Process,
-    ProcessLimits,
-    ProcessSpec,
     ProcessState,
-    Workspace,
 )
-from tyrum_provider_host.isolation_types import ProcessResult as WireResult
-from tyrum_provider_host.isolation_types import StreamSummary as WireStream
-from tyrum_provider_host.spec import Secret
 from tyrum_provider_host.status import Lifecycle
 
 KIND = "isolation"
@@ -129,14 +119,14 @@ class HostedIsolation:
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + _CAPACITY_PATIENCE
-        spec = _spec(run, secrets)
+        spec = spec_of(run, secrets)
         while True:
             try:
                 client = self._client(execution)
                 process = await client.start(
-                    _context(execution),
+                    context_of(execution),
                     operation_id=execution.operation_id,
-                    process_id=_process_id(execution),
+                    process_id=process_id_of(execution),
                     spec=spec,
                     linger=_LINGER,
                 )
@@ -157,7 +147,7 @@ class HostedIsolation:
         """Wait for the end, at most `timeout` seconds."""
         try:
             client = self._client(execution)
-            process = await client.wait(_context(execution), _process_id(execution), timeout=timeout)
+            process = await client.wait(context_of(execution), process_id_of(execution), timeout=timeout)
         except WaitExpired:
             return Running()
         except (HostUnavailable, CallError) as error:
@@ -191,7 +181,7 @@ class HostedIsolation:
     async def _journal(self, execution: Execution) -> RunAnswer:
         try:
             client = self._client(execution)
-            outcome = await client.resolve_operation(_context(execution), execution.operation_id)
+            outcome = await client.resolve_operation(context_of(execution), execution.operation_id)
         except HostUnavailable as error:
             return Unknown(str(error), passing=not isinstance(error, _BoundElsewhere))
         except CallError as error:
@@ -221,7 +211,7 @@ class HostedIsolation:
                 return
 
     async def _cancel(self, execution: Execution) -> None:
-        context, process_id = _context(execution), _process_id(execution)
+        context, process_id = context_of(execution), process_id_of(execution)
         client = self._client(execution)
         try:
             await client.cancel(context, process_id)
@@ -232,7 +222,7 @@ class HostedIsolation:
 
     async def release(self, execution: Execution) -> None:
         """Let the provider forget the run, best effort; one that is being ended is awaited first."""
-        context, process_id = _context(execution), _process_id(execution)
+        context, process_id = context_of(execution), process_id_of(execution)
         try:
             client = self._client(execution)
             try:
@@ -359,7 +349,7 @@ def _answer(process: Process, execution: Execution) -> RunAnswer:
     """Read what the provider says of a run, provided that it is the one it was asked about."""
     if (process.operation_id, process.process_id) != (execution.operation_id, execution.process_id):
         return Unknown("the provider described another process")
-    return Running() if process.result is None else Ran(_result(process.result))
+    return Running() if process.result is None else Ran(result_of(process.result))
 
 
 def _denied(denial: NeverStarted, execution: Execution) -> RunAnswer:
@@ -386,56 +376,6 @@ def _undenied(answer: RunAnswer) -> RunAnswer:
 def _refused(error: CallError) -> Refused:
     said = f": {error.detail}" if error.detail else ""
     return Refused(error.reason or error.code, f"the provider refused ({error.reason or error.code}){said}")
-
-
-def _context(execution: Execution) -> OperationContext:
-    if execution.candidate is None or execution.binding_id is None:
-        raise KernelBug("an operation of a provider has no binding", operation=execution.operation_id)
-    return OperationContext(
-        binding_id=execution.binding_id,
-        provider_id=execution.candidate.provider_id,
-        profile=execution.candidate.profile,
-        contract_major=execution.candidate.contract_major,
-        actor=execution.principal_id,
-        journal_id=execution.candidate.journal_id,
-    )
-
-
-def _process_id(execution: Execution) -> str:
-    if execution.process_id is None:
-        raise KernelBug("a run has no process id", operation=execution.operation_id)
-    return execution.process_id
-
-
-def _spec(run: ProcessRun, secrets: Mapping[str, str]) -> ProcessSpec:
-    return ProcessSpec(
-        program=FileReference(run.program.path, run.program.sha256),
-        argv=run.argv,
-        workspace=Workspace(run.workspace.path, run.workspace.device, run.workspace.inode),
-        limits=ProcessLimits(run.limits.wall_time, run.limits.output_bytes, run.limits.kill_grace),
-        env=run.env,
-        secret_env={name: Secret(value) for name, value in secrets.items()},
-        cwd="" if run.cwd == "." else run.cwd,
-        stdin=run.stdin,
-        operands=tuple(FileReference(operand.path, operand.sha256) for operand in run.operands),
-        required_claims=run.required_claims,
-    )
-
-
-def _result(result: WireResult) -> ProcessResult:
-    return ProcessResult(
-        cause=EndCause(result.cause.value),
-        exit_code=result.exit_code,
-        signal=result.signal,
-        duration=result.duration,
-        stdout=_evidence(result.stdout),
-        stderr=_evidence(result.stderr),
-        descendants_killed=result.descendants_killed,
-    )
-
-
-def _evidence(stream: WireStream) -> StreamEvidence:
-    return StreamEvidence(stream.total_bytes, stream.sha256, stream.head, stream.tail)
 
 
 def _user_name(uid: int) -> str:
