@@ -108,12 +108,25 @@ def test_probe_admits_the_quickstart(run: Run) -> None:
 
 
 def test_probe_names_the_refusal(run: Run, tmp_path: Path) -> None:
-    """A provider that `--probe` finds not admitted is a problem at its key, with the reason; exit code 6."""
-    path = write(tmp_path, QUICKSTART.replace("[tyrum-provider-local-spawn]", "[/bin/false]"))
-    line = QUICKSTART.splitlines().index("  local:") + 1
+    """A provider that `--probe` finds not admitted, and a model whose server does not answer, are problems at
+    their keys, with the reason; exit code 6.
+    """
+    model = "  main: {kind: openai, model: m, api_key: K, base_url: 'http://127.0.0.1:9/v1'}"
+    key = tmp_path / "key"
+    key.write_text("sk-1234567")
+    text = QUICKSTART.replace("models:\n", f"models:\n{model}\n", 1) + f"secrets: {{K: '${{file:{key}}}'}}\n"
+    path = write(tmp_path, text.replace("[tyrum-provider-local-spawn]", "[/bin/false]"))
+    lines = text.splitlines()
     code, out, err = run("validate", path, "--probe")
-    assert (code, err) == (6, "error: not admitted: local\n")
-    assert out.startswith(f"{path}:{line}:3: providers.local: refused at listen: ")
+    assert (code, err) == (6, "error: not admitted: local; models do not answer: main\n")
+    provider, asked = out.splitlines()
+    assert provider.startswith(
+        f"{path}:{lines.index('  local:') + 1}:3: providers.local: refused at listen: "
+    )
+    assert asked.startswith(
+        f"{path}:{lines.index(model) + 1}:3: models.main: the server of the model `main` "
+    )
+    assert "`127.0.0.1:9` refuses connections" in asked
 
 
 def test_probe_finds_a_setting_the_provider_does_not_know(run: Run, tmp_path: Path) -> None:

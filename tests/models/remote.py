@@ -28,18 +28,38 @@ def remote(
     login: str | None = None,
 ) -> Model:
     """Build a model that asks a scenario."""
+    asked = endpoint(
+        base_url or server.base_url(protocol, scenario),
+        key=key,
+        max_output_tokens=max_output_tokens,
+        ca_file=ca_file,
+        proxy=proxy,
+        login=login,
+    )
+    return build_model(OpenAi(asked) if protocol == "openai" else Anthropic(asked))
+
+
+def endpoint(
+    base_url: str,
+    *,
+    key: str = KEY,
+    max_output_tokens: int | None = None,
+    ca_file: Path | None = None,
+    proxy: str | None = None,
+    login: str | None = None,
+) -> Endpoint:
+    """Describe where a model is reached."""
     shown = None if login is None else Secret(LOGIN, lambda: login)
-    endpoint = Endpoint(
+    return Endpoint(
         name="main",
         model="made-up-1",
-        base_url=base_url or server.base_url(protocol, scenario),
+        base_url=base_url,
         key=Secret(SECRET, lambda: key),
         agent="tyrum/test",
         max_output_tokens=max_output_tokens,
         ca_file=ca_file,
         proxy=None if proxy is None else Proxy(proxy, shown),
     )
-    return build_model(OpenAi(endpoint) if protocol == "openai" else Anthropic(endpoint))
 
 
 def asking(*messages: Message, state: str = "") -> Prompt:

@@ -18,6 +18,7 @@ from tyrum_gateway.cli.failure import ExitCode, Failure
 from tyrum_gateway.cli.options import Output, sub_app
 from tyrum_gateway.cli.output import Format, counted, emit, note, say
 from tyrum_gateway.cli.progress import lasting
+from tyrum_gateway.cli.version import installed
 from tyrum_gateway.config import (
     ConfigProblems,
     Problem,
@@ -29,10 +30,12 @@ from tyrum_gateway.config import (
 )
 from tyrum_gateway.config.absent import hint_without
 from tyrum_gateway.config.idle_rules import idle_rules
+from tyrum_gateway.config.load import place_of
 from tyrum_gateway.config.schema import json_schema
 from tyrum_gateway.config.show import Effective, effective
 
 if TYPE_CHECKING:
+    from tyrum_gateway.models.probe import Probed
     from tyrum_provider_host import ProviderStatus
 
 config_app = sub_app("Validate and explain the configuration file.")
@@ -50,7 +53,8 @@ def validate(
         bool,
         typer.Option(
             "--probe",
-            help="Also start the providers: each is admitted and proves what its profiles require.",
+            help="Also start the providers: each is admitted and proves what its profiles require. Ask the "
+            "server of each model for its list of models, which costs no tokens.",
         ),
     ] = False,
     output: Output = Format.TEXT,
@@ -68,9 +72,9 @@ def validate(
         warnings = (*certificate_warnings(checked), *idle_rules(checked, _replaceable))
     except ConfigProblems as problems:
         raise _told(problems.problems, path, output) from None
-    statuses, refused = _probe(path) if probe else ((), [])
+    statuses, models, refused = _probe(path) if probe else ((), (), [])
     if refused:
-        _tell(refused, output, statuses, warnings)
+        _tell(refused, output, statuses, warnings, models)
         raise Failure(_summary(refused), code=ExitCode.PROVIDER_UNAVAILABLE)
     if output is not Format.JSON:
         for warning in warnings:
@@ -79,8 +83,10 @@ def validate(
         say(f"{path}: valid")
         for status in statuses:
             say(f"{status.name}: {status.lifecycle}")
+        for model in models:
+            say(f"model {model.model}: {'' if model.result == 'ok' else 'warning: '}{model.detail}")
     else:
-        _tell((), output, statuses if probe else None, warnings)
+        _tell((), output, statuses if probe else None, warnings, models)
 
 
 @config_app.command()
@@ -126,6 +132,7 @@ def _tell(
     output: Format,
     statuses: "Sequence[ProviderStatus] | None" = None,
     warnings: Sequence[Problem] = (),
+    models: "Sequence[Probed]" = (),
 ) -> None:
     match output:
         case Format.TEXT:
@@ -142,6 +149,9 @@ def _tell(
             }
             if statuses is not None:
                 told["providers"] = [_status_json(status) for status in statuses]
+                told["models"] = [
+                    {"name": model.model, "result": model.result, "detail": model.detail} for model in models
+                ]
             emit(told, output)
 
 
@@ -151,7 +161,8 @@ def _replaceable(program: str) -> str:
     return rehearsal.replaceable(program)
 
 
-def _probe(path: Path) -> "tuple[Sequence[ProviderStatus], Sequence[Problem]]":
+def _probe(path: Path) -> "tuple[Sequence[ProviderStatus], Sequence[Probed], Sequence[Problem]]":
+    from tyrum_gateway.bootstrap.model_probe import probe_models  # noqa: PLC0415 - the same
     from tyrum_gateway.config.probe import probe, refusals, unusable  # noqa: PLC0415 - loads gRPC
     from tyrum_provider_host import HostSetupError  # noqa: PLC0415 - the same
 
@@ -162,9 +173,16 @@ def _probe(path: Path) -> "tuple[Sequence[ProviderStatus], Sequence[Problem]]":
         try:
             with lasting("starting the providers and asking them"):
                 statuses = asyncio.run(probe(settings))
+                models = asyncio.run(probe_models(settings, installed()))
         except HostSetupError as error:
             raise Failure(str(error), code=ExitCode.PROVIDER_UNAVAILABLE) from None
-    return statuses, [*refusals(settings, statuses), *unusable(settings, statuses)]
+    unheard = [
+        Problem(str(path), place_of(path, *keys), keys, "no_answer", model.detail)
+        for model in models
+        if model.result == "fail"
+        for keys in [("models", model.model)]
+    ]
+    return statuses, models, [*refusals(settings, statuses), *unusable(settings, statuses), *unheard]
 
 
 def _summary(refused: "Sequence[Problem]") -> str:
@@ -173,6 +191,8 @@ def _summary(refused: "Sequence[Problem]") -> str:
     profiles = [str(problem.path[2]) for problem in refused if problem.code == "not_proved"]
     told = [f"not admitted: {', '.join(providers)}"] if providers else []
     told += [f"required claims are not proved: {', '.join(profiles)}"] if profiles else []
+    models = [str(problem.path[1]) for problem in refused if problem.code == "no_answer"]
+    told += [f"models do not answer: {', '.join(models)}"] if models else []
     return "; ".join(told)
 
 

@@ -23,6 +23,7 @@ from tyrum_gateway.cli.finding import Finding, Result
 from tyrum_gateway.cli.options import Output, StateDir, sub_app
 from tyrum_gateway.cli.output import Format, counted, emit, prose
 from tyrum_gateway.cli.state_dir import chosen_state_dir, state_dir_option
+from tyrum_gateway.cli.version import installed
 
 if TYPE_CHECKING:
     from tyrum.catalog.v1.catalog_pb2 import GetProviderResponse
@@ -196,6 +197,26 @@ def _configuration(config: Path | None, directory: Path) -> Iterator[Finding]:
             yield Finding(f"provider {name}", Result.FAIL, missing, "install it, or correct its `command`")
         else:
             yield Finding(f"provider {name}", Result.OK, f"`{program}`")
+    yield from _models(path, directory)
+
+
+def _models(path: Path, directory: Path) -> Iterator[Finding]:
+    """Ask the server of each model one harmless thing."""
+    from tyrum_gateway.bootstrap.model_probe import probe_models  # noqa: PLC0415 - heavy
+    from tyrum_gateway.config import ConfigProblems, load_settings  # noqa: PLC0415
+
+    try:
+        settings = load_settings(path, environment=os.environ, state_dir=directory)
+    except ConfigProblems:
+        return  # told already
+    for probed in asyncio.run(probe_models(settings, installed())):
+        fix = f"look at `models.{probed.model}` in `{path}`: base_url, model, api_key, ca_file, proxy"
+        yield Finding(
+            f"model {probed.model}",
+            Result(probed.result),
+            probed.detail,
+            "" if probed.result == "ok" else fix,
+        )
 
 
 def _files(checked: "CheckedFile", directory: Path) -> Iterator[Finding]:

@@ -79,7 +79,6 @@ class RemoteModel:
     def __init__(self, endpoint: Endpoint, wire: Wire) -> None:
         self._endpoint = endpoint
         self._wire = wire
-        self._failures = failures_of(endpoint)
 
     async def generate(self, prompt: Prompt) -> AsyncGenerator[ModelEvent, None]:
         """Produce one step.
@@ -87,7 +86,7 @@ class RemoteModel:
         Raises:
             ModelUnavailable: The step could not be completed.
         """
-        credentials = await self._credentials()
+        credentials = await credentials_of(self._endpoint)
         names = ToolNames(schema.tool for schema in prompt.tools)
         reader, halves, said = self._wire.reader(), Halves(), False
         try:
@@ -110,29 +109,35 @@ class RemoteModel:
             ) from None
         yield end
 
-    async def _credentials(self) -> Credentials:
-        key, proxy = await self._secret(self._endpoint.key), self._endpoint.proxy
-        if not key.isascii() or " " in key:
-            raise self._failures.unusable(
-                self._endpoint.key.name, "it holds a character that no key has, such as a blank"
-            )
-        if proxy is None or proxy.login is None:
-            return Credentials(key, None)
-        user, colon, password = (await self._secret(proxy.login)).partition(":")
-        if not user or not colon:
-            raise self._failures.unusable(proxy.login.name, "it is not `USER:PASSWORD`, for the proxy")
-        return Credentials(key, (user, password))
 
-    async def _secret(self, secret: Secret) -> str:
-        try:
-            value = await asyncio.to_thread(secret.fetch)
-        except KeyUnavailable as error:
-            raise self._failures.unusable(secret.name, str(error)) from None
-        if not value:
-            raise self._failures.unusable(secret.name, "it is empty")
-        if not value.isprintable():
-            raise self._failures.unusable(secret.name, "it holds a character that cannot be sent")
-        return value
+async def credentials_of(endpoint: Endpoint) -> Credentials:
+    """Fetch what the secrets of a model hold now.
+
+    Raises:
+        ModelUnavailable: One cannot be had, or cannot be sent.
+    """
+    failures = failures_of(endpoint)
+    key, proxy = await _secret(failures, endpoint.key), endpoint.proxy
+    if not key.isascii() or " " in key:
+        raise failures.unusable(endpoint.key.name, "it holds a character that no key has, such as a blank")
+    if proxy is None or proxy.login is None:
+        return Credentials(key, None)
+    user, colon, password = (await _secret(failures, proxy.login)).partition(":")
+    if not user or not colon:
+        raise failures.unusable(proxy.login.name, "it is not `USER:PASSWORD`, for the proxy")
+    return Credentials(key, (user, password))
+
+
+async def _secret(failures: Failures, secret: Secret) -> str:
+    try:
+        value = await asyncio.to_thread(secret.fetch)
+    except KeyUnavailable as error:
+        raise failures.unusable(secret.name, str(error)) from None
+    if not value:
+        raise failures.unusable(secret.name, "it is empty")
+    if not value.isprintable():
+        raise failures.unusable(secret.name, "it holds a character that cannot be sent")
+    return value
 
 
 def _ended(error: Exception) -> StreamEnded:

@@ -168,6 +168,11 @@ class ModelServer:
         authorization = headers.pop("authorization", "")
         _, _, scenario, rest = path.split("/", 3) if path.startswith("/s/") else ("", "", "", path)
         protocol = {chat_wire.PATH: "openai", messages_wire.PATH: "anthropic"}.get(f"/{rest}")
+        if method == "GET" and path.endswith("/models"):
+            known = authorization == f"Bearer {KEY}"
+            listed = json.dumps({"object": "list", "data": [{"id": "made-up-1"}]})
+            await _refuse(writer, Refuse(200 if known else 401), listed if known else "{}")
+            return
         if method != "POST" or protocol is None or scenario not in self._steps:
             self.problems.append(f"unexpected request: {method} {path}")
             await _refuse(writer, Refuse(404), "{}")
