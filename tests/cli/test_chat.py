@@ -89,7 +89,9 @@ def test_a_queued_message_says_behind_what_it_waits(gateway: RunningGateway) -> 
         with reaped(second):
             assert second.stderr is not None
             told = [second.stderr.readline() for _ in range(5)]
-            assert told[0].startswith(f"queued behind {accepted['turn_id']} of this conversation")
+            assert told[0].startswith(
+                f"queued behind {accepted['turn_id']} of this conversation, which waits for an"
+            )
             assert told[1].startswith(f"waiting for approval {approval};")
             assert f"tyrum approvals deny {approval} --reason TEXT\n" in told[4]
             assert run(["approvals", "deny", approval, "--state-dir", str(gateway.state_dir)]) == 0

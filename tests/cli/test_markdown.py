@@ -1,9 +1,12 @@
 """Markdown of models on a terminal: shown once, whole, and never obeyed."""
 
+import asyncio
 import re
+import sys
 
 import pytest
 
+from tyrum_gateway.cli import busy
 from tyrum_gateway.cli.markdown import Blocks, render
 from tyrum_gateway.cli.projection import Text
 from tyrum_gateway.cli.screen import Screen
@@ -89,3 +92,27 @@ def test_a_question_stays_below_what_comes_meanwhile(
     )
     assert told.err == "withdrawn\n"
     assert len(forgotten) == 4, "what was typed is forgotten each time"
+
+
+def test_seconds_are_shown_while_something_works_and_leave_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a terminal a line says what works and for how long; it is gone before anything else is written."""
+    monkeypatch.setattr(busy, "_PATIENCE", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+
+    async def wait() -> str:
+        line = busy.Busy()
+        line.begin("process.run runs")
+        shown = ""
+        async with asyncio.timeout(40):
+            while "process.run runs" not in shown:
+                await asyncio.sleep(0)
+                shown += capsys.readouterr().err
+        assert re.search(r"runs (\x1b\[2m)?\d+ s", shown)
+        line.end()
+        return capsys.readouterr().err
+
+    assert asyncio.run(wait()).endswith("\x1b[2K"), "the line is erased"

@@ -30,7 +30,7 @@ _LEAST = 4
 _WHOLE = 26
 _BEGINNING = re.compile(r"(?:[a-z]+_)?[0-9a-hjkmnp-tv-z]{0,25}")
 _LISTED = 10
-_WIDTH = 60
+_WIDTH = 44
 _PATIENCE = 1.0
 """Seconds that a completion may take."""
 

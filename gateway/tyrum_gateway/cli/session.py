@@ -176,7 +176,8 @@ class Session:
     def _queued(self, behind: QueuedBehind, desk: Desk | None) -> None:
         """Say behind what the message waits; where a human can be asked, ask what that waits for."""
         state = enum_word(TurnState, behind.state, "TURN_STATE_")
-        note(f"queued behind {behind.turn_id} of this conversation, which is {state}")
+        does = "waits for an approval" if behind.approval_id else f"is {state}"
+        note(f"queued behind {behind.turn_id} of this conversation, which {does}")
         if desk:
             self._ahead = TurnView(sequence=self._view.sequence)
         if behind.approval_id:
