@@ -138,6 +138,16 @@ async def test_a_call_whose_provider_was_killed_is_settled_by_the_journal_of_the
         assert configs.count(gateway.state_dir, "ran") == 1
         assert configs.count(gateway.state_dir, "short") == 1
 
+        done = await asyncio.to_thread(gateway.tyrum, "providers", "restart", "local")
+        assert done.returncode == 0, done.stderr
+        anew = await shown(client)
+        assert done.stdout.startswith(f"local admitted, instance {anew.instance_id}")
+        assert anew.instance_id != after.instance_id
+        listed = await asyncio.to_thread(
+            gateway.tyrum, "audit", "list", "--kind", "provider.restarted", "--output", "jsonl"
+        )
+        assert '"local"' in listed.stdout
+
 
 async def until_admitted(client: Client) -> None:
     """Wait until the provider is back."""

@@ -30,6 +30,12 @@ class Bench:
     programs: Path
     """The operator's first directory of programs."""
 
+    def waiting(self) -> bool:
+        """Tell whether a start waits for a place at the provider."""
+        isolation = self.tool._isolation
+        assert isinstance(isolation, HostedIsolation)
+        return isolation._places.locked()
+
     @property
     def identity(self) -> WorkspaceIdentity:
         """The workspace as it is now."""

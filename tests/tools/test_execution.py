@@ -273,14 +273,18 @@ async def test_death_of_the_provider_is_settled_by_the_journal_of_the_next(tmp_p
 
 
 async def test_start_at_the_concurrency_limit_waits_its_turn(tmp_path: Path) -> None:
-    """A provider that is full delays a call under the same ids; it is neither failed nor run twice."""
+    """A provider that is full delays calls, in order and under the same ids; none fails or runs twice."""
     async with running(spawner(max_concurrent=1)) as host:
         place = bench(host, tmp_path)
         first = asyncio.ensure_future(run(place, {"shell": "echo a >> log; touch began; sleep 0.3"}))
         await exists(place.workspace / "began")
-        second = await run(place, {"shell": "echo b >> log"})
-        assert (second.state, (await first).state) == (CallState.SUCCEEDED, CallState.SUCCEEDED)
-        assert (place.workspace / "log").read_text(encoding="utf-8") == "a\nb\n"
+        line = asyncio.ensure_future(run(place, {"shell": "echo b >> log; sleep 0.1"}))
+        async with asyncio.timeout(30):
+            while not place.waiting():  # noqa: ASYNC110 - a line has no event
+                await asyncio.sleep(0.01)
+        third = await run(place, {"shell": "echo c >> log"})
+        assert {(await first).state, (await line).state, third.state} == {CallState.SUCCEEDED}
+        assert (place.workspace / "log").read_text(encoding="utf-8") == "a\nb\nc\n"
 
 
 async def test_prepared_for_another_provider_is_asked_again(spawning: ProviderHost, tmp_path: Path) -> None:

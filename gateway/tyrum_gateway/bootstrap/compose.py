@@ -16,6 +16,7 @@ from tyrum_gateway.app.leftovers import Leftovers
 from tyrum_gateway.app.observer import Observer
 from tyrum_gateway.app.overrides import Overrides
 from tyrum_gateway.app.principals import PrincipalDesk
+from tyrum_gateway.app.provider_restart import ProviderRestart
 from tyrum_gateway.app.sessions import Sessions
 from tyrum_gateway.app.streams import Streams
 from tyrum_gateway.bootstrap.model_transport import transport
@@ -75,6 +76,7 @@ class Composition:
     ids: RandomIds
     alarms: Alarms
     leftovers: Leftovers
+    restart: ProviderRestart
     profiles: Mapping[str, tuple[str, ...]]
     """Provider name to the profiles that select it."""
 
@@ -173,6 +175,7 @@ def compose(
         overrides=overrides,
         ids=ids,
         alarms=alarms,
+        restart=ProviderRestart(store=store, clock=clock, restart=host.restart),
         leftovers=Leftovers(store, () if isolation is None else (isolation,)),
         profiles={
             provider: tuple(

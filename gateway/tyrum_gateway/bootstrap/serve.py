@@ -147,7 +147,13 @@ async def serve(
                             store,
                             partial(watch_approvals, store, store.audit, parts.engine.approvals),
                         ),
-                        CatalogServicer(parts.host, parts.profiles, store, partial(_problems_of, settings)),
+                        CatalogServicer(
+                            parts.host,
+                            parts.profiles,
+                            store,
+                            partial(_problems_of, settings),
+                            parts.restart,
+                        ),
                         PolicyServicer(parts.overrides),
                         AuditServicer(
                             store.audit,

@@ -1,10 +1,14 @@
 """The provider catalogue over gRPC. Invariant: a state that was not observed is shown as unknown."""
 
+import asyncio
 from collections.abc import Iterable
 
 import grpc.aio
 
 from tyrum.catalog.v1.catalog_pb2 import (
+    PROVIDER_LIFECYCLE_ADMITTED,
+    PROVIDER_LIFECYCLE_QUARANTINED,
+    PROVIDER_LIFECYCLE_REJECTED,
     STATE_VALUE_FALSE,
     STATE_VALUE_TRUE,
     AdmissionStage,
@@ -13,10 +17,11 @@ from tyrum.catalog.v1.catalog_pb2 import (
     ListProvidersRequest,
     Provider,
     ProviderLifecycle,
+    RestartProviderRequest,
     StateValue,
 )
 from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find, flags, reason_of
-from tyrum_gateway.cli.failure import from_reason
+from tyrum_gateway.cli.failure import ExitCode, Failure, from_reason
 from tyrum_gateway.cli.output import (
     Format,
     as_json,
@@ -27,12 +32,17 @@ from tyrum_gateway.cli.output import (
     heading,
     note,
     prose,
+    say,
 )
 from tyrum_gateway.cli.tables import Column, table
 
-__all__ = ["explain", "find", "list_providers", "provider", "providers"]
+__all__ = ["explain", "find", "list_providers", "provider", "providers", "restart"]
 
 _STAGE = ("STAGE", "RESULT", Column("FOUND", wraps=True))
+_RESTART_SECONDS = 60.0
+_LOOK_SECONDS = 0.2
+_BEGUN_SECONDS = 2.0
+_REFUSED = frozenset({PROVIDER_LIFECYCLE_REJECTED, PROVIDER_LIFECYCLE_QUARANTINED})
 _FEW = 5
 """Claims up to which a sentence names them."""
 STATES = ("installed", "configured", "ready", "healthy", "capable", "degraded")
@@ -89,15 +99,55 @@ async def explain(target: Target, name: str, output: Format) -> None:
         try:
             response = await provider(gateway, name)
         except grpc.aio.AioRpcError as error:
-            if (reason := reason_of(error)) != "RESOURCE_NOT_FOUND":
-                raise
-            failure = from_reason(reason, error.details() or reason)
-            failure.hint = f"tyrum providers list{flags(target)}"
-            raise failure from error
+            raise _unknown(error, target) from error
     if output is Format.TEXT:
         _show(response)
     else:
         emit(as_json(response), output)
+
+
+async def restart(target: Target, name: str, output: Format) -> None:
+    """Start a provider anew, and print what became of it; one that is not admitted fails the command."""
+    async with connect(target) as gateway:
+        try:
+            answer = await gateway.catalog.RestartProvider(
+                RestartProviderRequest(name=name), metadata=gateway.metadata, timeout=DEADLINE
+            )
+        except grpc.aio.AioRpcError as error:
+            raise _unknown(error, target) from error
+        item = await _settled(gateway, name, answer.provider.instance_id)
+    if output is not Format.TEXT:
+        emit(as_json(item), output)
+    if item.lifecycle != PROVIDER_LIFECYCLE_ADMITTED:
+        raise Failure(
+            f"provider `{name}` is {lifecycle(item)}: {item.reason}",
+            hint=f"tyrum providers explain {name}{flags(target)}",
+            code=ExitCode.PROVIDER_UNAVAILABLE,
+        )
+    if output is Format.TEXT:
+        say(f"{name} {lifecycle(item)}, instance {item.instance_id}")
+
+
+async def _settled(gateway: Gateway, name: str, before: str) -> Provider:
+    """Wait until another instance is admitted, or none will be by itself; at most a minute."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        item, waited = (await provider(gateway, name)).provider, loop.time() - began
+        admitted = item.lifecycle == PROVIDER_LIFECYCLE_ADMITTED and item.instance_id != before
+        # What is refused has no instance to tell it by: it is believed once the restart must have begun.
+        refused = item.lifecycle in _REFUSED and waited > _BEGUN_SECONDS
+        if admitted or refused or waited > _RESTART_SECONDS:
+            return item
+
+
+def _unknown(error: grpc.aio.AioRpcError, target: Target) -> BaseException:
+    if (reason := reason_of(error)) != "RESOURCE_NOT_FOUND":
+        return error
+    failure = from_reason(reason, error.details() or reason)
+    failure.hint = f"tyrum providers list{flags(target)}"
+    return failure
 
 
 def _show(response: GetProviderResponse) -> None:

@@ -9,7 +9,7 @@ from tyrum_gateway.cli.options import Address, Output, StateDir, candidates, sub
 from tyrum_gateway.cli.output import Format
 from tyrum_gateway.cli.tables import Wide
 
-app = sub_app("Show providers, their states and why.")
+app = sub_app("Show providers, their states and why; start one anew.")
 
 
 @app.command("list")
@@ -42,3 +42,20 @@ def explain(
     from tyrum_gateway.cli import catalog  # noqa: PLC0415 - imports grpc
 
     asyncio.run(catalog.explain(catalog.find(state_dir, address), name, output))
+
+
+@app.command()
+def restart(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name in the configuration.")],
+    state_dir: StateDir = None,
+    address: Address = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Start one provider anew, also a quarantined or rejected one, and wait until it is admitted or not.
+
+    An instance that lives is drained and ended first; the commands that it runs end with it. The
+    configuration is the one that the gateway was started with.
+    """
+    from tyrum_gateway.cli import catalog  # noqa: PLC0415 - imports grpc
+
+    asyncio.run(catalog.restart(catalog.find(state_dir, address), name, output))

@@ -29,6 +29,7 @@ KINDS: Final = frozenset(
         "principal.created",
         "principal.disabled",
         "principal.roles_set",
+        "provider.restarted",
         "token.issued",
         "token.revoked",
         "turn.ended",

@@ -64,6 +64,7 @@ TABLE: dict[tuple[str, str], Access] = {
     (CATALOG, "ListProviders"): _CATALOG,
     (CATALOG, "GetProvider"): _CATALOG,
     (CATALOG, "ListBindings"): _CATALOG,
+    (CATALOG, "RestartProvider"): _REVOKER,
     (POLICY, "ListOverrides"): _INBOX,
     (POLICY, "RevokeOverride"): _REVOKER,
     (AUDIT, "ListAudit"): _AUDITOR,

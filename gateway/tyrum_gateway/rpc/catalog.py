@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tyrum.catalog.v1 import catalog_pb2, catalog_pb2_grpc
+from tyrum_gateway.app.provider_restart import ProviderRestart
 from tyrum_gateway.domain.errors import InvalidRequest, NotFound
 from tyrum_gateway.domain.ids import BindingId
 from tyrum_gateway.domain.ports import BoundOperation, Store
 from tyrum_gateway.rpc import convert
+from tyrum_gateway.rpc.guard import caller
 from tyrum_provider_host.claims import stated, unverified
 from tyrum_provider_host.host import ProviderHost
 from tyrum_provider_host.states import StateValue
@@ -38,6 +40,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         profiles: Mapping[str, Sequence[str]],
         store: Store,
         problems: Callable[[ProviderStatus], Sequence[str]],
+        restart: ProviderRestart,
     ) -> None:
         """Serve the catalogue.
 
@@ -46,11 +49,13 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
             profiles: Provider name to the profiles that select it.
             store: Where bindings are read.
             problems: Says of a provider which of its profiles can run nothing, and why.
+            restart: Starts a provider anew.
         """
         self._host = host
         self._profiles = profiles
         self._store = store
         self._problems = problems
+        self._restart = restart
 
     async def ListProviders(  # noqa: N802 - named by the contract
         self, request: catalog_pb2.ListProvidersRequest, context: Any
@@ -64,11 +69,7 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
         self, request: catalog_pb2.GetProviderRequest, context: Any
     ) -> catalog_pb2.GetProviderResponse:
         """Explain one provider."""
-        if not 1 <= len(request.name.encode()) <= 64:
-            raise InvalidRequest("name", "must have 1 to 64 bytes")
-        status = next((item for item in self._host.statuses() if item.name == request.name), None)
-        if status is None:
-            raise NotFound("provider", request.name)
+        status = self._status(request.name)
         posture = status.posture
         return catalog_pb2.GetProviderResponse(
             provider=self._provider(status),
@@ -82,6 +83,22 @@ class CatalogServicer(catalog_pb2_grpc.CatalogServiceServicer):
             run_uid=posture.run_uid if posture else None,
             shares_gateway_user=posture is not None and posture.shares_gateway_user,
         )
+
+    async def RestartProvider(  # noqa: N802 - named by the contract
+        self, request: catalog_pb2.RestartProviderRequest, context: Any
+    ) -> catalog_pb2.RestartProviderResponse:
+        """Start one provider anew."""
+        status = self._status(request.name)
+        await self._restart.request(caller(), status.name, status.lifecycle)
+        return catalog_pb2.RestartProviderResponse(provider=self._provider(status))
+
+    def _status(self, name: str) -> ProviderStatus:
+        if not 1 <= len(name.encode()) <= 64:
+            raise InvalidRequest("name", "must have 1 to 64 bytes")
+        status = next((item for item in self._host.statuses() if item.name == name), None)
+        if status is None:
+            raise NotFound("provider", name)
+        return status
 
     async def ListBindings(  # noqa: N802 - named by the contract
         self, request: catalog_pb2.ListBindingsRequest, context: Any

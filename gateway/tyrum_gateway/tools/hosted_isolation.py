@@ -47,7 +47,8 @@ from tyrum_provider_host.isolation_types import (
 from tyrum_provider_host.status import Lifecycle
 
 KIND = "isolation"
-_CAPACITY_PATIENCE = 20.0
+_PLACE_PAUSE = 1.0
+"""Seconds between two attempts of the start that is next to get a place, at most."""
 _LINGER = 2.0
 """Seconds for which a start waits for the end, so that a short command is one call of the provider."""
 _RETRY_PAUSE = 0.5
@@ -83,6 +84,7 @@ class HostedIsolation:
         self._provider = provider
         self._profile = profile
         self._required = required_claims
+        self._places = asyncio.Lock()
         # Both hold for one revision of the host: every change of a provider makes another.
         self._cached: tuple[int, Candidate, Boundary] | None = None
         self._connected: tuple[int, IsolationClient, str] | None = None
@@ -115,33 +117,39 @@ class HostedIsolation:
     async def start(self, execution: Execution, run: ProcessRun, secrets: Mapping[str, str]) -> RunAnswer:
         """Start the command, and return its end if that comes soon.
 
-        While the provider is at its limit, the same start is repeated for at most 20 s.
+        While the provider is at its limit, starts wait for a place in the order in which they came.
         """
-        loop = asyncio.get_running_loop()
-        until = loop.time() + _CAPACITY_PATIENCE
         spec = spec_of(run, secrets)
-        while True:
-            try:
-                client = self._client(execution)
-                process = await client.start(
-                    context_of(execution),
-                    operation_id=execution.operation_id,
-                    process_id=process_id_of(execution),
-                    spec=spec,
-                    linger=_LINGER,
-                )
-                return _answer(process, execution)
-            except HostUnavailable as error:
-                return Refused(UNAVAILABLE, str(error))
-            except Capacity as error:
-                if error.reason != "CONCURRENCY_LIMIT" or loop.time() + error.retry_after >= until:
-                    return _refused(error)
-                await asyncio.sleep(max(error.retry_after, 0.01))
-            except CallError as error:
-                if error.effect is Effect.NONE and not isinstance(error, WaitExpired):
-                    return _refused(error)
-                _log.warning("start_unclear", operation=execution.operation_id, error=str(error))
-                return await self.resolve(execution, begun=error.code == ANSWERED)
+        if not self._places.locked():  # no start waits for a place
+            answer = await self._start(execution, spec, _LINGER)
+            if not isinstance(answer, Capacity):
+                return answer
+        async with self._places:  # a lock is given in the order in which it was asked for
+            while isinstance(answer := await self._start(execution, spec, 0.0), Capacity):  # noqa: ASYNC110
+                await asyncio.sleep(max(min(answer.retry_after, _PLACE_PAUSE), 0.01))
+        return answer
+
+    async def _start(self, execution: Execution, spec: ProcessSpec, linger: float) -> RunAnswer | Capacity:
+        """Start once; a limit that is reached is returned, since nothing was started."""
+        try:
+            client = self._client(execution)
+            process = await client.start(
+                context_of(execution),
+                operation_id=execution.operation_id,
+                process_id=process_id_of(execution),
+                spec=spec,
+                linger=linger,
+            )
+            return _answer(process, execution)
+        except HostUnavailable as error:
+            return Refused(UNAVAILABLE, str(error))
+        except Capacity as error:
+            return error if error.reason == "CONCURRENCY_LIMIT" else _refused(error)
+        except CallError as error:
+            if error.effect is Effect.NONE and not isinstance(error, WaitExpired):
+                return _refused(error)
+            _log.warning("start_unclear", operation=execution.operation_id, error=str(error))
+            return await self.resolve(execution, begun=error.code == ANSWERED)
 
     async def wait(self, execution: Execution, timeout: float) -> RunAnswer:
         """Wait for the end, at most `timeout` seconds."""

@@ -67,6 +67,7 @@ class Isolation(Protocol):
     async def start(self, execution: Execution, run: ProcessRun, secrets: Mapping[str, str]) -> RunAnswer:
         """Start the command under the execution's ids; a short one may have ended. Bounded by 32 s.
 
+        While the provider is at its limit a start waits in line for a place, as long as its caller lets it.
         What is unclear is resolved from the journal, which may take as long as `resolve` on top.
         """
         ...

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etyrum/catalog/v1/catalog.proto\x12\x10tyrum.catalog.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd9\x02\n\x08Provider\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x13\n\x0bprovider_id\x18\x03 \x01(\t\x12\x1e\n\x16implementation_version\x18\x04 \x01(\t\x12\x10\n\x08\x63ontract\x18\x05 \x01(\t\x12\x36\n\tlifecycle\x18\x06 \x01(\x0e\x32#.tyrum.catalog.v1.ProviderLifecycle\x12/\n\x06states\x18\x07 \x03(\x0b\x32\x1f.tyrum.catalog.v1.ProviderState\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x13\n\x0binstance_id\x18\t \x01(\t\x12\x10\n\x08profiles\x18\n \x03(\t\x12\x18\n\x10profile_problems\x18\x0b \x03(\t\x12\x19\n\x11unverified_claims\x18\x0c \x03(\t\x12\x15\n\rtrusts_claims\x18\r \x01(\x08\"[\n\rProviderState\x12\r\n\x05state\x18\x01 \x01(\t\x12+\n\x05value\x18\x02 \x01(\x0e\x32\x1c.tyrum.catalog.v1.StateValue\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x16\n\x14ListProvidersRequest\"F\n\x15ListProvidersResponse\x12-\n\tproviders\x18\x01 \x03(\x0b\x32\x1a.tyrum.catalog.v1.Provider\"\"\n\x12GetProviderRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\xe0\x01\n\x13GetProviderResponse\x12,\n\x08provider\x18\x01 \x01(\x0b\x32\x1a.tyrum.catalog.v1.Provider\x12\x30\n\x06stages\x18\x02 \x03(\x0b\x32 .tyrum.catalog.v1.AdmissionStage\x12\x0e\n\x06\x63laims\x18\x03 \x03(\t\x12\r\n\x05notes\x18\x04 \x03(\t\x12\x0b\n\x03log\x18\x05 \x03(\t\x12\x14\n\x07run_uid\x18\x06 \x01(\rH\x00\x88\x01\x01\x12\x1b\n\x13shares_gateway_user\x18\x07 \x01(\x08\x42\n\n\x08_run_uid\"?\n\x0e\x41\x64missionStage\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0e\n\x06passed\x18\x02 \x01(\x08\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\"<\n\x13ListBindingsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"\xb9\x02\n\x07\x42inding\x12\x12\n\nbinding_id\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x10\n\x08provider\x18\x03 \x01(\t\x12\x13\n\x0bprovider_id\x18\x04 \x01(\t\x12\x0f\n\x07profile\x18\x05 \x01(\t\x12\x10\n\x08\x63ontract\x18\x06 \x01(\t\x12\x17\n\x0f\x63ontract_digest\x18\x07 \x01(\t\x12\x1e\n\x16implementation_version\x18\x08 \x01(\t\x12\x17\n\x0f\x61rtifact_digest\x18\t \x01(\t\x12\x15\n\rconfig_digest\x18\n \x01(\t\x12\x13\n\x0binstance_id\x18\x0b \x01(\t\x12\x14\n\x0coperation_id\x18\x0c \x01(\t\x12.\n\ncreated_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\\\n\x14ListBindingsResponse\x12+\n\x08\x62indings\x18\x01 \x03(\x0b\x32\x19.tyrum.catalog.v1.Binding\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*\xa4\x02\n\x11ProviderLifecycle\x12\"\n\x1ePROVIDER_LIFECYCLE_UNSPECIFIED\x10\x00\x12\x1f\n\x1bPROVIDER_LIFECYCLE_STARTING\x10\x01\x12\x1f\n\x1bPROVIDER_LIFECYCLE_ADMITTED\x10\x02\x12 \n\x1cPROVIDER_LIFECYCLE_SUSPENDED\x10\x03\x12\"\n\x1ePROVIDER_LIFECYCLE_BACKING_OFF\x10\x04\x12\x1f\n\x1bPROVIDER_LIFECYCLE_REJECTED\x10\x05\x12\"\n\x1ePROVIDER_LIFECYCLE_QUARANTINED\x10\x06\x12\x1e\n\x1aPROVIDER_LIFECYCLE_STOPPED\x10\x07*o\n\nStateValue\x12\x1b\n\x17STATE_VALUE_UNSPECIFIED\x10\x00\x12\x14\n\x10STATE_VALUE_TRUE\x10\x01\x12\x15\n\x11STATE_VALUE_FALSE\x10\x02\x12\x17\n\x13STATE_VALUE_UNKNOWN\x10\x03\x32\xad\x02\n\x0e\x43\x61talogService\x12`\n\rListProviders\x12&.tyrum.catalog.v1.ListProvidersRequest\x1a\'.tyrum.catalog.v1.ListProvidersResponse\x12Z\n\x0bGetProvider\x12$.tyrum.catalog.v1.GetProviderRequest\x1a%.tyrum.catalog.v1.GetProviderResponse\x12]\n\x0cListBindings\x12%.tyrum.catalog.v1.ListBindingsRequest\x1a&.tyrum.catalog.v1.ListBindingsResponseBU\n\x14\x64\x65v.tyrum.catalog.v1B\x0c\x43\x61talogProtoP\x01Z\x1atyrum/catalog/v1;catalogv1\xaa\x02\x10Tyrum.Catalog.V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1etyrum/catalog/v1/catalog.proto\x12\x10tyrum.catalog.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd9\x02\n\x08Provider\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x13\n\x0bprovider_id\x18\x03 \x01(\t\x12\x1e\n\x16implementation_version\x18\x04 \x01(\t\x12\x10\n\x08\x63ontract\x18\x05 \x01(\t\x12\x36\n\tlifecycle\x18\x06 \x01(\x0e\x32#.tyrum.catalog.v1.ProviderLifecycle\x12/\n\x06states\x18\x07 \x03(\x0b\x32\x1f.tyrum.catalog.v1.ProviderState\x12\x0e\n\x06reason\x18\x08 \x01(\t\x12\x13\n\x0binstance_id\x18\t \x01(\t\x12\x10\n\x08profiles\x18\n \x03(\t\x12\x18\n\x10profile_problems\x18\x0b \x03(\t\x12\x19\n\x11unverified_claims\x18\x0c \x03(\t\x12\x15\n\rtrusts_claims\x18\r \x01(\x08\"[\n\rProviderState\x12\r\n\x05state\x18\x01 \x01(\t\x12+\n\x05value\x18\x02 \x01(\x0e\x32\x1c.tyrum.catalog.v1.StateValue\x12\x0e\n\x06reason\x18\x03 \x01(\t\"\x16\n\x14ListProvidersRequest\"F\n\x15ListProvidersResponse\x12-\n\tproviders\x18\x01 \x03(\x0b\x32\x1a.tyrum.catalog.v1.Provider\"\"\n\x12GetProviderRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\xe0\x01\n\x13GetProviderResponse\x12,\n\x08provider\x18\x01 \x01(\x0b\x32\x1a.tyrum.catalog.v1.Provider\x12\x30\n\x06stages\x18\x02 \x03(\x0b\x32 .tyrum.catalog.v1.AdmissionStage\x12\x0e\n\x06\x63laims\x18\x03 \x03(\t\x12\r\n\x05notes\x18\x04 \x03(\t\x12\x0b\n\x03log\x18\x05 \x03(\t\x12\x14\n\x07run_uid\x18\x06 \x01(\rH\x00\x88\x01\x01\x12\x1b\n\x13shares_gateway_user\x18\x07 \x01(\x08\x42\n\n\x08_run_uid\"&\n\x16RestartProviderRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"G\n\x17RestartProviderResponse\x12,\n\x08provider\x18\x01 \x01(\x0b\x32\x1a.tyrum.catalog.v1.Provider\"?\n\x0e\x41\x64missionStage\x12\r\n\x05stage\x18\x01 \x01(\t\x12\x0e\n\x06passed\x18\x02 \x01(\x08\x12\x0e\n\x06\x64\x65tail\x18\x03 \x01(\t\"<\n\x13ListBindingsRequest\x12\x11\n\tpage_size\x18\x01 \x01(\r\x12\x12\n\npage_token\x18\x02 \x01(\t\"\xb9\x02\n\x07\x42inding\x12\x12\n\nbinding_id\x18\x01 \x01(\t\x12\x0c\n\x04kind\x18\x02 \x01(\t\x12\x10\n\x08provider\x18\x03 \x01(\t\x12\x13\n\x0bprovider_id\x18\x04 \x01(\t\x12\x0f\n\x07profile\x18\x05 \x01(\t\x12\x10\n\x08\x63ontract\x18\x06 \x01(\t\x12\x17\n\x0f\x63ontract_digest\x18\x07 \x01(\t\x12\x1e\n\x16implementation_version\x18\x08 \x01(\t\x12\x17\n\x0f\x61rtifact_digest\x18\t \x01(\t\x12\x15\n\rconfig_digest\x18\n \x01(\t\x12\x13\n\x0binstance_id\x18\x0b \x01(\t\x12\x14\n\x0coperation_id\x18\x0c \x01(\t\x12.\n\ncreated_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\\\n\x14ListBindingsResponse\x12+\n\x08\x62indings\x18\x01 \x03(\x0b\x32\x19.tyrum.catalog.v1.Binding\x12\x17\n\x0fnext_page_token\x18\x02 \x01(\t*\xa4\x02\n\x11ProviderLifecycle\x12\"\n\x1ePROVIDER_LIFECYCLE_UNSPECIFIED\x10\x00\x12\x1f\n\x1bPROVIDER_LIFECYCLE_STARTING\x10\x01\x12\x1f\n\x1bPROVIDER_LIFECYCLE_ADMITTED\x10\x02\x12 \n\x1cPROVIDER_LIFECYCLE_SUSPENDED\x10\x03\x12\"\n\x1ePROVIDER_LIFECYCLE_BACKING_OFF\x10\x04\x12\x1f\n\x1bPROVIDER_LIFECYCLE_REJECTED\x10\x05\x12\"\n\x1ePROVIDER_LIFECYCLE_QUARANTINED\x10\x06\x12\x1e\n\x1aPROVIDER_LIFECYCLE_STOPPED\x10\x07*o\n\nStateValue\x12\x1b\n\x17STATE_VALUE_UNSPECIFIED\x10\x00\x12\x14\n\x10STATE_VALUE_TRUE\x10\x01\x12\x15\n\x11STATE_VALUE_FALSE\x10\x02\x12\x17\n\x13STATE_VALUE_UNKNOWN\x10\x03\x32\x95\x03\n\x0e\x43\x61talogService\x12`\n\rListProviders\x12&.tyrum.catalog.v1.ListProvidersRequest\x1a\'.tyrum.catalog.v1.ListProvidersResponse\x12Z\n\x0bGetProvider\x12$.tyrum.catalog.v1.GetProviderRequest\x1a%.tyrum.catalog.v1.GetProviderResponse\x12]\n\x0cListBindings\x12%.tyrum.catalog.v1.ListBindingsRequest\x1a&.tyrum.catalog.v1.ListBindingsResponse\x12\x66\n\x0fRestartProvider\x12(.tyrum.catalog.v1.RestartProviderRequest\x1a).tyrum.catalog.v1.RestartProviderResponseBU\n\x14\x64\x65v.tyrum.catalog.v1B\x0c\x43\x61talogProtoP\x01Z\x1atyrum/catalog/v1;catalogv1\xaa\x02\x10Tyrum.Catalog.V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,10 +33,10 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'tyrum.catalog.v1.catalog_pb
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\024dev.tyrum.catalog.v1B\014CatalogProtoP\001Z\032tyrum/catalog/v1;catalogv1\252\002\020Tyrum.Catalog.V1'
-  _globals['_PROVIDERLIFECYCLE']._serialized_start=1423
-  _globals['_PROVIDERLIFECYCLE']._serialized_end=1715
-  _globals['_STATEVALUE']._serialized_start=1717
-  _globals['_STATEVALUE']._serialized_end=1828
+  _globals['_PROVIDERLIFECYCLE']._serialized_start=1536
+  _globals['_PROVIDERLIFECYCLE']._serialized_end=1828
+  _globals['_STATEVALUE']._serialized_start=1830
+  _globals['_STATEVALUE']._serialized_end=1941
   _globals['_PROVIDER']._serialized_start=86
   _globals['_PROVIDER']._serialized_end=431
   _globals['_PROVIDERSTATE']._serialized_start=433
@@ -49,14 +49,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETPROVIDERREQUEST']._serialized_end=656
   _globals['_GETPROVIDERRESPONSE']._serialized_start=659
   _globals['_GETPROVIDERRESPONSE']._serialized_end=883
-  _globals['_ADMISSIONSTAGE']._serialized_start=885
-  _globals['_ADMISSIONSTAGE']._serialized_end=948
-  _globals['_LISTBINDINGSREQUEST']._serialized_start=950
-  _globals['_LISTBINDINGSREQUEST']._serialized_end=1010
-  _globals['_BINDING']._serialized_start=1013
-  _globals['_BINDING']._serialized_end=1326
-  _globals['_LISTBINDINGSRESPONSE']._serialized_start=1328
-  _globals['_LISTBINDINGSRESPONSE']._serialized_end=1420
-  _globals['_CATALOGSERVICE']._serialized_start=1831
-  _globals['_CATALOGSERVICE']._serialized_end=2132
+  _globals['_RESTARTPROVIDERREQUEST']._serialized_start=885
+  _globals['_RESTARTPROVIDERREQUEST']._serialized_end=923
+  _globals['_RESTARTPROVIDERRESPONSE']._serialized_start=925
+  _globals['_RESTARTPROVIDERRESPONSE']._serialized_end=996
+  _globals['_ADMISSIONSTAGE']._serialized_start=998
+  _globals['_ADMISSIONSTAGE']._serialized_end=1061
+  _globals['_LISTBINDINGSREQUEST']._serialized_start=1063
+  _globals['_LISTBINDINGSREQUEST']._serialized_end=1123
+  _globals['_BINDING']._serialized_start=1126
+  _globals['_BINDING']._serialized_end=1439
+  _globals['_LISTBINDINGSRESPONSE']._serialized_start=1441
+  _globals['_LISTBINDINGSRESPONSE']._serialized_end=1533
+  _globals['_CATALOGSERVICE']._serialized_start=1944
+  _globals['_CATALOGSERVICE']._serialized_end=2349
 # @@protoc_insertion_point(module_scope)

@@ -330,6 +330,52 @@ class GetProviderResponse(_message.Message):
 Global___GetProviderResponse: _TypeAlias = GetProviderResponse  # noqa: Y015
 
 @_typing.final
+class RestartProviderRequest(_message.Message):
+    """RestartProviderRequest names the provider."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Name in the configuration. REQUIRED, at most 64 bytes."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestartProviderRequest: _TypeAlias = RestartProviderRequest  # noqa: Y015
+
+@_typing.final
+class RestartProviderResponse(_message.Message):
+    """RestartProviderResponse shows it at that moment."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROVIDER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def provider(self) -> Global___Provider:
+        """Before the restart takes effect. REQUIRED."""
+
+    def __init__(
+        self,
+        *,
+        provider: Global___Provider | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["provider", b"provider"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["provider", b"provider"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestartProviderResponse: _TypeAlias = RestartProviderResponse  # noqa: Y015
+
+@_typing.final
 class AdmissionStage(_message.Message):
     """AdmissionStage is one check of admission."""
 

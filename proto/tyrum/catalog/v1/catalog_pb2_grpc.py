@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class CatalogServiceStub:
-    """CatalogService shows operators the provider catalogue. It changes nothing: selection is the
-    configuration file's alone and takes effect at the next start.
+    """CatalogService shows operators the provider catalogue, and starts a provider anew. It selects nothing: that
+    is the configuration file's alone and takes effect at the next start of the gateway.
 
     Errors common to all RPCs:
     condition                           | code              | reason             | what the caller does
@@ -60,11 +60,16 @@ class CatalogServiceStub:
                 request_serializer=tyrum_dot_catalog_dot_v1_dot_catalog__pb2.ListBindingsRequest.SerializeToString,
                 response_deserializer=tyrum_dot_catalog_dot_v1_dot_catalog__pb2.ListBindingsResponse.FromString,
                 _registered_method=True)
+        self.RestartProvider = channel.unary_unary(
+                '/tyrum.catalog.v1.CatalogService/RestartProvider',
+                request_serializer=tyrum_dot_catalog_dot_v1_dot_catalog__pb2.RestartProviderRequest.SerializeToString,
+                response_deserializer=tyrum_dot_catalog_dot_v1_dot_catalog__pb2.RestartProviderResponse.FromString,
+                _registered_method=True)
 
 
 class CatalogServiceServicer:
-    """CatalogService shows operators the provider catalogue. It changes nothing: selection is the
-    configuration file's alone and takes effect at the next start.
+    """CatalogService shows operators the provider catalogue, and starts a provider anew. It selects nothing: that
+    is the configuration file's alone and takes effect at the next start of the gateway.
 
     Errors common to all RPCs:
     condition                           | code              | reason             | what the caller does
@@ -98,6 +103,18 @@ class CatalogServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RestartProvider(self, request, context):
+        """RestartProvider starts a provider anew with the configuration that the gateway has, from any lifecycle,
+        quarantine and rejection included. An instance that lives takes nothing new, is drained and ended; the
+        foreground commands that it runs end with it and are settled by its journal, and durable ones go on. It
+        returns as soon as the restart is asked for and recorded in the audit log; whether the provider is admitted
+        again, GetProvider tells. Idempotent while a restart is due: then there is one. Roles operator or admin.
+        Deadline 10 s.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CatalogServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -116,6 +133,11 @@ def add_CatalogServiceServicer_to_server(servicer, server):
                     request_deserializer=tyrum_dot_catalog_dot_v1_dot_catalog__pb2.ListBindingsRequest.FromString,
                     response_serializer=tyrum_dot_catalog_dot_v1_dot_catalog__pb2.ListBindingsResponse.SerializeToString,
             ),
+            'RestartProvider': grpc.unary_unary_rpc_method_handler(
+                    servicer.RestartProvider,
+                    request_deserializer=tyrum_dot_catalog_dot_v1_dot_catalog__pb2.RestartProviderRequest.FromString,
+                    response_serializer=tyrum_dot_catalog_dot_v1_dot_catalog__pb2.RestartProviderResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'tyrum.catalog.v1.CatalogService', rpc_method_handlers)
@@ -125,8 +147,8 @@ def add_CatalogServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CatalogService:
-    """CatalogService shows operators the provider catalogue. It changes nothing: selection is the
-    configuration file's alone and takes effect at the next start.
+    """CatalogService shows operators the provider catalogue, and starts a provider anew. It selects nothing: that
+    is the configuration file's alone and takes effect at the next start of the gateway.
 
     Errors common to all RPCs:
     condition                           | code              | reason             | what the caller does
@@ -209,6 +231,33 @@ class CatalogService:
             '/tyrum.catalog.v1.CatalogService/ListBindings',
             tyrum_dot_catalog_dot_v1_dot_catalog__pb2.ListBindingsRequest.SerializeToString,
             tyrum_dot_catalog_dot_v1_dot_catalog__pb2.ListBindingsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RestartProvider(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/tyrum.catalog.v1.CatalogService/RestartProvider',
+            tyrum_dot_catalog_dot_v1_dot_catalog__pb2.RestartProviderRequest.SerializeToString,
+            tyrum_dot_catalog_dot_v1_dot_catalog__pb2.RestartProviderResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -13,8 +13,8 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class CatalogServiceStub:
-    """CatalogService shows operators the provider catalogue. It changes nothing: selection is the
-    configuration file's alone and takes effect at the next start.
+    """CatalogService shows operators the provider catalogue, and starts a provider anew. It selects nothing: that
+    is the configuration file's alone and takes effect at the next start of the gateway.
 
     Errors common to all RPCs:
       condition                           | code              | reason             | what the caller does
@@ -35,10 +35,18 @@ class CatalogServiceStub:
     """
     ListBindings: _aio.UnaryUnaryMultiCallable[_catalog_pb2.ListBindingsRequest, _catalog_pb2.ListBindingsResponse]
     """ListBindings pages through bindings, newest first. Free of effects. Deadline 10 s."""
+    RestartProvider: _aio.UnaryUnaryMultiCallable[_catalog_pb2.RestartProviderRequest, _catalog_pb2.RestartProviderResponse]
+    """RestartProvider starts a provider anew with the configuration that the gateway has, from any lifecycle,
+    quarantine and rejection included. An instance that lives takes nothing new, is drained and ended; the
+    foreground commands that it runs end with it and are settled by its journal, and durable ones go on. It
+    returns as soon as the restart is asked for and recorded in the audit log; whether the provider is admitted
+    again, GetProvider tells. Idempotent while a restart is due: then there is one. Roles operator or admin.
+    Deadline 10 s.
+    """
 
 class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
-    """CatalogService shows operators the provider catalogue. It changes nothing: selection is the
-    configuration file's alone and takes effect at the next start.
+    """CatalogService shows operators the provider catalogue, and starts a provider anew. It selects nothing: that
+    is the configuration file's alone and takes effect at the next start of the gateway.
 
     Errors common to all RPCs:
       condition                           | code              | reason             | what the caller does
@@ -75,5 +83,19 @@ class CatalogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_catalog_pb2.ListBindingsRequest, _abc.Awaitable[_catalog_pb2.ListBindingsResponse]],
     ) -> _abc.Awaitable[_catalog_pb2.ListBindingsResponse]:
         """ListBindings pages through bindings, newest first. Free of effects. Deadline 10 s."""
+
+    @_abc_1.abstractmethod
+    def RestartProvider(
+        self,
+        request: _catalog_pb2.RestartProviderRequest,
+        context: _aio.ServicerContext[_catalog_pb2.RestartProviderRequest, _abc.Awaitable[_catalog_pb2.RestartProviderResponse]],
+    ) -> _abc.Awaitable[_catalog_pb2.RestartProviderResponse]:
+        """RestartProvider starts a provider anew with the configuration that the gateway has, from any lifecycle,
+        quarantine and rejection included. An instance that lives takes nothing new, is drained and ended; the
+        foreground commands that it runs end with it and are settled by its journal, and durable ones go on. It
+        returns as soon as the restart is asked for and recorded in the audit log; whether the provider is admitted
+        again, GetProvider tells. Idempotent while a restart is due: then there is one. Roles operator or admin.
+        Deadline 10 s.
+        """
 
 def add_CatalogServiceServicer_to_server(servicer: CatalogServiceServicer, server: _aio.Server) -> None: ...
