@@ -42,6 +42,7 @@ from tyrum_provider_host.isolation_types import (
     NeverStarted,
     Posture,
     Process,
+    ProcessSpec,
     ProcessState,
 )
 from tyrum_provider_host.status import Lifecycle
