@@ -16,7 +16,15 @@ from tyrum_gateway.cli.failure import Failure
 
 @pytest.mark.slow
 def test_the_demonstration_shows_every_section_and_tidies_up(tmp_path: Path) -> None:
-    """All seven sections are shown in order, whatever gateway the environment names, and no file stays."""
+    """All seven sections are shown in order, whatever gateway the environment names, and no file stays.
+
+    Nothing is imported from the current directory, which may be a repository that somebody else wrote.
+    """
+    hostile = tmp_path / "hostile"
+    hostile.mkdir()
+    for name in ("typer", "grpc", "structlog", "json", "tyrum_gateway", "tyrum_local_spawn", "sitecustomize"):
+        planted = f"open({str(tmp_path / 'imported')!r}, 'a').write({name!r})\nraise SystemExit(9)\n"
+        (hostile / f"{name}.py").write_text(planted, encoding="utf-8")
     environment = client_environment(tmp_path / "nowhere") | {
         "TMPDIR": str(tmp_path),
         "TYRUM_TOKEN_FILE": "/dev/null",
@@ -25,12 +33,14 @@ def test_the_demonstration_shows_every_section_and_tidies_up(tmp_path: Path) -> 
     run = subprocess.run(
         [str(TYRUM), "demo"],
         env=environment,
+        cwd=hostile,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=110,
         check=False,
     )
+    assert not (tmp_path / "imported").exists()
     assert run.returncode == 0, run.stderr + run.stdout
     headings = [line for line in run.stdout.splitlines() if line.startswith("== ")]
     assert [heading[3] for heading in headings] == list("1234567")

@@ -32,6 +32,7 @@ case "$1" in
   halves) printf %s "${CALL_KEY%?????????}"; sleep 0.1; printf %s "${CALL_KEY#"${CALL_KEY%?????????}"}" ;;
   border) fill 131062 x; printf %s "$CALL_KEY"; fill 200000 y ;;
   end) fill 400000 x; printf %s "$CALL_KEY"; fill 131062 y ;;
+  theirs) cat "$2"/*; echo; echo "$2"/* ;;
   hang) echo "$CALL_KEY"; touch ready; sleep 60 ;;
   literal) printf 'argv %s\\nenv %s\\nstdin ' "$2" "$LITERAL"; cat ;;
 esac
@@ -186,14 +187,17 @@ async def test_planted_secrets_are_nowhere_but_where_they_were_projected(tmp_pat
 
 async def outputs(place: Place, client: Client) -> None:
     """Secrets in a command's output are masked: whole, in pieces, and cut off by what is kept."""
-    ways = ("print", "fail", "halves", "border", "end")
-    place.play(Step(("Running.",), tuple(run(way) for way in ways)), Step(("Done.",)))
+    ways = ("print", "fail", "halves", "border", "end", "theirs")
+    kept = str(place.root / "secrets")
+    place.play(Step(("Running.",), tuple(run(way, kept) for way in ways)), Step(("Done.",)))
     _, events = await client.turn("leak")
     ended_ = finished(events)
     assert [call.state for call in ended_] == [event_pb2.CALL_STATE_SUCCEEDED] * len(ways)
     assert "out ***" in ended_[0].content
     assert "err ***" in ended_[0].content
     assert "***" in ended_[2].content
+    # Secrets of models, of providers and of nobody, which the command found by itself.
+    assert ended_[5].content.count("***") >= len(place.canaries) - 2
 
 
 async def references(place: Place, client: Client) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import grpc
 import grpc.aio
+import psutil
 import pytest
 from cryptography import x509
 from grpc import StatusCode
@@ -34,12 +35,12 @@ class Place:
     port: int
 
 
-def place(directory: Path, *, client_ca: bool) -> Iterator[Place]:
+def place(directory: Path, *, client_ca: bool, address: str = "127.0.0.1:0") -> Iterator[Place]:
     """Serve with a certificate for `localhost` only."""
     authority = Authority.create(directory / "tls")
     server = authority.issue("gateway", "localhost")
     more = f", client_ca: {authority.pem}, principals: {{bound: [anna-laptop]}}" if client_ca else ""
-    listen = f'listen: {{tcp: "127.0.0.1:0", tls: {{cert: {server.cert}, key: {server.key}{more}}}}}\n'
+    listen = f'listen: {{tcp: "{address}", tls: {{cert: {server.cert}, key: {server.key}{more}}}}}\n'
     with serving(directory, configs.write(directory, more=listen)) as running:
         announced = json.loads((running.state_dir / "gateway.json").read_text(encoding="utf-8"))
         yield Place(running, authority, int(announced["addresses"][1].rpartition(":")[2]))
@@ -54,7 +55,16 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 @pytest.fixture(scope="module")
 def mutual(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """Clients need a certificate."""
-    yield from place(tmp_path_factory.mktemp("mtls"), client_ca=True)
+    yield from place(tmp_path_factory.mktemp("mtls"), client_ca=True, address="0.0.0.0:0")
+
+
+def test_every_address_of_ipv4_is_none_of_ipv6(mutual: Place) -> None:
+    """`0.0.0.0` listens on IPv4 alone, where gRPC by itself takes both: a firewall for IPv4 is enough."""
+    connections = psutil.Process(mutual.gateway.pid).net_connections("tcp")
+    listening = [item for item in connections if item.laddr and item.laddr.port == mutual.port]
+    assert {(item.family, item.laddr.ip) for item in listening if item.status == psutil.CONN_LISTEN} == {
+        (socket.AF_INET, "0.0.0.0")
+    }
 
 
 async def whoami(channel: grpc.aio.Channel, metadata: Metadata) -> identity_pb2.WhoAmIResponse:

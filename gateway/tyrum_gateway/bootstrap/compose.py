@@ -1,5 +1,6 @@
 """From settings to objects: every adapter is chosen here, once, and handed to what needs it."""
 
+import contextlib
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -114,6 +115,7 @@ def compose(
         state_dir=settings.state_dir,
         runtime_dir=runtime,
         version=version,
+        concealed=vault.known,
     )
     chosen = settings.agents["default"]
     isolation = _isolation(settings, chosen, host)
@@ -189,11 +191,21 @@ def compose(
 
 
 class Vault:
-    """Resolves references at projection, and has every value masked in logs from then on."""
+    """Resolves references at projection, and has every value masked in logs from the start on."""
 
     def __init__(self, references: Mapping[str, SecretReference], redactor: Redactor) -> None:
         self._references = references
         self._redactor = redactor
+        # Before anything is logged that may repeat a value which nobody has asked for yet.
+        self.known()
+
+    def known(self) -> tuple[str, ...]:
+        """Return every value that can be had now, whoever it is for; all are masked in logs from now on."""
+        values = []
+        for reference in self._references.values():
+            with contextlib.suppress(ReferenceUnavailable):
+                values.append(self.resolve(reference).reveal())
+        return tuple(values)
 
     def reveal(self, name: str) -> str:
         """Return a value for the one place that projects it.
@@ -253,6 +265,7 @@ def _tools(
         limits=RunLimits(profile.wall_time, profile.output_bytes, profile.kill_grace),
         required_claims=profile.required_claims,
         secrets=frozenset(agent.secrets),
+        concealed=frozenset(settings.secrets),
     )
     return {PROCESS_RUN: ProcessRunTool(run, isolation, vault.reveal)}
 

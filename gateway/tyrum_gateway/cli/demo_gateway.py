@@ -41,6 +41,7 @@ class DemoGateway:
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
+                "-P",  # or a module of the current directory would be imported in the place of ours
                 "-m",
                 "tyrum_gateway.cli.main",
                 "serve",

@@ -50,8 +50,8 @@ class Listen(Section):
     tcp: Address | None = Field(
         default=None,
         description="Address to listen on besides the socket, such as `127.0.0.1:7460`; port 0 takes a free "
-        "one. Anything but loopback needs `tls`; `0.0.0.0` is every address, those of IPv6 too. Off by "
-        "default.",
+        "one. Anything but loopback needs `tls`; `0.0.0.0` is every address of IPv4, `[::]` every "
+        "one of both families. Off by default.",
     )
     tls: Tls | None = Field(
         default=None,

@@ -1,5 +1,6 @@
 """The gateway's gRPC server: its services behind one guard, with health and reflection."""
 
+import contextlib
 import os
 import resource
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ from tyrum_gateway.rpc.identity import IdentityServicer
 from tyrum_gateway.rpc.policy import PolicyServicer
 from tyrum_gateway.rpc.reflection import Symbols
 from tyrum_gateway.rpc.runs import RunServicer
+from tyrum_gateway.rpc.wildcard import IPV4_WILDCARD, ipv4_alone
 
 MESSAGE_LIMIT = 4 * 1024 * 1024
 """Bytes of the largest message in either direction."""
@@ -58,6 +60,7 @@ _OPTIONS = (
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_MILLISECONDS),
     ("grpc.so_reuseport", 0),
 )
+_FREE_PORT_ATTEMPTS = 8
 _SOCKET_UMASK = 0o177
 """A socket is its owner's alone, wherever it lies and whatever the gateway was started with."""
 
@@ -162,6 +165,17 @@ class GatewayServer:
         return bound
 
     def _listen(self, address: str) -> int:
+        if not address.startswith(IPV4_WILDCARD):
+            return self._add(address)
+        wanted = int(address.removeprefix(IPV4_WILDCARD))
+        for attempt in range(_FREE_PORT_ATTEMPTS):
+            with ipv4_alone(wanted) as port, contextlib.suppress(RuntimeError):
+                return self._add(f"{IPV4_WILDCARD}{port}")
+            if wanted or attempt == _FREE_PORT_ATTEMPTS - 1:
+                break
+        raise RuntimeError(f"cannot bind {address}")
+
+    def _add(self, address: str) -> int:
         if self._credentials is None or address.startswith("unix:"):
             return self._server.add_insecure_port(address)
         return self._server.add_secure_port(address, self._credentials)

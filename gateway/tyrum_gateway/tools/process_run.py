@@ -186,9 +186,11 @@ class ProcessRunTool:
         return await asyncio.to_thread(lambda: {name: self._secrets(name) for name in names})
 
     async def _declared_secrets(self) -> tuple[str, ...]:
-        """Fetch what runs may have been given, before a crash too, to keep it out of the transcript."""
+        """Fetch what no result may show: what runs may have been given, before a crash too, and all other
+        secrets of the gateway, which a command without confinement may find by itself.
+        """
         values = []
-        for name in sorted(self._settings.secrets):
+        for name in sorted(self._settings.secrets | self._settings.concealed):
             try:
                 values.append(await asyncio.to_thread(self._secrets, name))
             except SecretUnavailable as error:

@@ -28,6 +28,8 @@ class RunSettings:
     """`wall_time` is the limit of a call that states none, and the most a call may state."""
     required_claims: tuple[str, ...] = ()
     secrets: frozenset[str] = frozenset()
+    concealed: frozenset[str] = frozenset()
+    """Secrets that calls cannot name, and whose values are masked in results all the same."""
     """Names that a call may ask for."""
 
     @property

@@ -17,6 +17,8 @@ SHOWN_BYTES = 10 * 1024
 
 _SHORTEST = 4
 """Bytes of the shortest value that is replaced."""
+_SHORTEST_LINE = 12
+"""Bytes of the shortest line of a value that is replaced by itself."""
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -56,13 +58,13 @@ def outcome(result: ProcessResult) -> str:
 
 
 def redact(result: ProcessResult, secrets: Sequence[str]) -> ProcessResult:
-    """Replace secret values in the kept output by `***`; totals and digests stay those of the command.
+    """Replace secret values, and their longer lines, in the kept output by `***`; totals and digests stay those of the command.
 
     Values below four bytes are left, because replacing them would garble everything else.
     """
-    values = sorted(
-        (value.encode() for value in secrets if len(value.encode()) >= _SHORTEST), key=len, reverse=True
-    )
+    parts = {value.encode() for value in secrets if len(value.encode()) >= _SHORTEST}
+    lines = {line for value in parts for line in value.splitlines() if len(line) >= _SHORTEST_LINE}
+    values = sorted(parts | lines, key=len, reverse=True)
     if not values:
         return result
     pattern = re.compile(b"|".join(re.escape(value) for value in values))

@@ -7,7 +7,7 @@ same way and leases none that is not admitted (ARCH-29, decisions 3 and 4).
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
@@ -49,6 +49,7 @@ class ProviderHost:
         restarts: RestartPolicy | None = None,
         contracts: Sequence[KindContract] | None = None,
         on_exit: Callable[[ExitNotice], None] | None = None,
+        concealed: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         names = [spec.name for spec in specs]
         if len(set(names)) != len(names):
@@ -61,6 +62,7 @@ class ProviderHost:
             bounds=bounds or TimeBounds(),
             version=version,
             uid=os.geteuid(),
+            concealed=concealed,
         )
         self._restarts = restarts or RestartPolicy()
         self._on_exit = on_exit

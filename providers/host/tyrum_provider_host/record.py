@@ -1,6 +1,6 @@
 """What belongs to one instance, and what admission has found about it so far."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ class HostFacts:
     bounds: TimeBounds
     version: str
     uid: int
+    concealed: Callable[[], Iterable[str]] = tuple
+    """Gives the secrets that no provider's log may hold, besides those that the provider itself is given."""
 
 
 class AdmissionRecord:

@@ -61,7 +61,7 @@ class Supervisor:
         """Refusals in a row whose cause passes by itself."""
         self._lifecycle = Lifecycle.STARTING
         self._reason = ""
-        self._record = AdmissionRecord(spec, LogRing())
+        self._record = AdmissionRecord(spec, self._ring())
         self._instance: Instance | None = None
         self._instance_id = ""
         self._generation = 0
@@ -173,10 +173,16 @@ class Supervisor:
             self._become(Lifecycle.REJECTED, reason)
             return None
 
+    def _ring(self) -> LogRing:
+        """Make the log of one instance; it hides what other parts of the system keep secret, too."""
+        ring = LogRing()
+        ring.redact(self._host.concealed())
+        return ring
+
     async def _one_instance(self) -> float | None:
         """Bring up one instance and stay with it; return the seconds until the next, None for no next one."""
         self._generation += 1
-        self._record = record = AdmissionRecord(self.spec, LogRing())
+        self._record = record = AdmissionRecord(self.spec, self._ring())
         self._become(Lifecycle.STARTING, self._reason)
         try:
             if self._stopping.is_set():
