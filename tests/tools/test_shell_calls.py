@@ -139,3 +139,17 @@ async def test_a_program_of_a_list_that_changed_does_not_run(real: Bench, change
     result = await real.tool.execute(prepared, names)
     assert (result.state, result.subject_changed) == (CallState.FAILED, True)
     assert not (real.workspace / "ran").exists()
+
+
+async def test_commands_that_only_arguments_name_are_told_to_people(place: Bench) -> None:
+    """An approver sees what a shell or wrapper would start, and where that cannot be told."""
+    prepared = await place.prepare(argv=["bash", "-c", "rm -r a | xargs -n 1 touch"])
+    told = prepared.subject.summary
+    for expected in (
+        "starts       rm -r a  (named by bash -c; content not fixed)",
+        "starts       touch  (named by xargs; content not fixed)",
+        "unclear      `xargs` adds arguments that it reads from standard input",
+    ):
+        assert expected in told
+    listed = await place.shell("ls && nice rm b")
+    assert "starts       rm b  (named by nice; content not fixed)" in listed.subject.summary

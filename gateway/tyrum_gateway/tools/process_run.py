@@ -128,6 +128,7 @@ class ProcessRunTool:
             shell=call.arguments.shell if call.plan is not None else None,
             text=call.arguments.shell,
             unclear="" if call.plan is None else call.plan.opaque,
+            commands=() if call.plan is None else tuple(command.argv for command in call.plan.commands),
             started=len(files.started),
             may_change=files.may_change,
             unfixed=files.unfixed,
@@ -186,8 +187,10 @@ class ProcessRunTool:
         return await asyncio.to_thread(lambda: {name: self._secrets(name) for name in names})
 
     async def _declared_secrets(self) -> tuple[str, ...]:
-        """Fetch what no result may show: what runs may have been given, before a crash too, and all other
-        secrets of the gateway, which a command without confinement may find by itself.
+        """Fetch what no result may show.
+
+        What runs may have been given, before a crash too; and all other secrets of the gateway, which a
+        command without confinement may find by itself.
         """
         values = []
         for name in sorted(self._settings.secrets | self._settings.concealed):

@@ -28,9 +28,9 @@ class RunSettings:
     """`wall_time` is the limit of a call that states none, and the most a call may state."""
     required_claims: tuple[str, ...] = ()
     secrets: frozenset[str] = frozenset()
+    """Names that a call may ask for."""
     concealed: frozenset[str] = frozenset()
     """Secrets that calls cannot name, and whose values are masked in results all the same."""
-    """Names that a call may ask for."""
 
     @property
     def environment(self) -> dict[str, str]:

@@ -58,7 +58,9 @@ def outcome(result: ProcessResult) -> str:
 
 
 def redact(result: ProcessResult, secrets: Sequence[str]) -> ProcessResult:
-    """Replace secret values, and their longer lines, in the kept output by `***`; totals and digests stay those of the command.
+    """Replace secret values, and their longer lines, in the kept output by `***`.
+
+    Totals and digests stay those of the command.
 
     Values below four bytes are left, because replacing them would garble everything else.
     """

@@ -5,7 +5,7 @@ the text begins with what decides, hidden characters escaped, and leaves to the 
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -13,6 +13,7 @@ from tyrum_gateway.domain.approval import Subject
 from tyrum_gateway.domain.binding import Candidate
 from tyrum_gateway.domain.canonical import Value, canonical_json
 from tyrum_gateway.domain.process import ProcessRun
+from tyrum_gateway.tools.inner import inner_commands
 from tyrum_gateway.tools.isolation import Boundary
 from tyrum_gateway.tools.visible import is_plain, quoted
 from tyrum_provider_host.claims import worth
@@ -21,6 +22,8 @@ SUMMARY_STDIN = 2_000
 """Characters of standard input that the text shows; the rest is identified by its digest."""
 
 _SHOWN_DIGEST = 12
+_SHOWN_WORDS = 200
+"""Characters of an inner command that are shown; all of them stand in the arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,8 @@ class Shown:
     """Shell text as it was given, also when it needs no shell."""
     unclear: str = ""
     """Why rules cannot judge the text."""
+    commands: tuple[tuple[str, ...], ...] = ()
+    """Words of the commands of shell text, as far as they are known; none of a call that no shell runs."""
     started: int = 0
     """How many of the run's operands, from the first, are programs that the shell starts."""
     may_change: str = ""
@@ -105,6 +110,7 @@ def _people(shown: Shown) -> str:
         f"starts       {quoted(program.path)}  ({_worth(program.sha256, again.get(program.path, ''))})"
         for program in started
     ]
+    lines += _inner_lines(shown)
     lines.append(f"directory    {quoted(run.cwd)} in {quoted(run.workspace.path)}")
     lines += [f"env          {name}={quoted(value)}" for name, value in sorted(shown.given_env.items())]
     always = sorted(set(run.env) - set(shown.given_env))
@@ -129,6 +135,20 @@ def _people(shown: Shown) -> str:
         f"  (tyrum providers explain {candidate.provider})"
     )
     return "\n".join(lines)
+
+
+def _inner_lines(shown: Shown) -> list[str]:
+    """Tell of commands that only the arguments name: what is approved is more than the first program."""
+    inner = inner_commands(shown.commands or [shown.run.argv])
+    lines = [
+        f"starts       {_words(words)}  (named by {by}; content not fixed)" for by, words in inner.commands
+    ]
+    return lines + [f"unclear      {why if is_plain(why) else quoted(why)}" for why in inner.unclear]
+
+
+def _words(words: Sequence[str]) -> str:
+    text = " ".join(quoted(word) for word in words)
+    return text if len(text) <= _SHOWN_WORDS else f"{text[:_SHOWN_WORDS]}… ({len(text)} characters)"
 
 
 def _stdin_lines(stdin: bytes) -> list[str]:
