@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,8 @@ def test_the_log_verifies_online_offline_and_as_an_export(place: Place, tyrum: T
     report["offline"] = json.loads(out)
     assert (code, report["offline"]["key_given"]) == (0, True)
     assert report["offline"]["rows"] == report["online"]["rows"]
+    assert report["online"]["database"] is None
+    assert (report["offline"]["database"]["schema"], report["offline"]["database"]["different"]) == ([], 0)
     files = {name: tmp_path / name for name in ("rows", "heads", "key")}
     options = [f"--{'file' if name == 'rows' else name}" for name in files]
     arguments = [item for pair in zip(options, map(str, files.values()), strict=True) for item in pair]
@@ -183,6 +186,65 @@ def test_a_tampered_log_is_named_and_exits_with_one(
     assert [problem["first"] for problem in report["problems"]] == [3]
     assert report["broken"] == 3
     assert report["anchored"] + report["unanchored"] + report["after_break"] == report["last"]
+
+
+INDEX = "CREATE INDEX audit_of_subject ON audit (subject, sequence)"
+AROUND = {
+    "an event edited": (
+        ("UPDATE events SET payload = replace(payload, 'hello', 'good day') WHERE kind = 'user_message'",),
+        "the log has no row `message.accepted` about turn_",
+    ),
+    "an event deleted": (
+        ("DELETE FROM events WHERE kind = 'approval_resolved'",),
+        "no event says what a row `approval.resolved` about appr_",
+    ),
+    "an answer turned round": (
+        ("UPDATE approvals SET outcome = 'approved' WHERE outcome = 'denied'",),
+        "is not answered as the log says",
+    ),
+    "an approval deleted": (("DELETE FROM approvals",), "of which the log tells, is missing"),
+    "an index that leaves rows out": (
+        ("DROP INDEX audit_of_subject", f"{INDEX} WHERE sequence > 3"),
+        "`audit_of_subject` is not what the gateway made",
+    ),
+    "an index that does not say so": (
+        (
+            "DROP INDEX audit_of_subject",
+            f"{INDEX} WHERE sequence > 3",
+            "PRAGMA writable_schema = ON",
+            f"UPDATE sqlite_schema SET sql = '{INDEX}' WHERE name = 'audit_of_subject'",  # noqa: S608
+        ),
+        "table `audit`: row 1 missing from index audit_of_subject",
+    ),
+    "a trigger more": (
+        ("CREATE TRIGGER swallow BEFORE INSERT ON audit BEGIN SELECT RAISE(IGNORE); END",),
+        "`swallow` is none of the gateway's",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", AROUND)
+def test_what_lies_around_the_log_is_verified(
+    place: Place, tyrum: Tyrum, tmp_path: Path, change: str
+) -> None:
+    """Events and approvals that say otherwise, and an altered schema, are named while all rows are intact."""
+    statements, expected = AROUND[change]
+    file = tmp_path / "copy"
+    for suffix in ("", "-wal"):
+        shutil.copyfile(place.gateway.state_dir / f"tyrum.sqlite3{suffix}", tmp_path / f"copy{suffix}")
+    with closing(sqlite3.connect(file)) as copy:
+        triggers = copy.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
+        for name, _ in triggers:
+            copy.execute(f"DROP TRIGGER {name}")
+        for statement in statements:
+            copy.execute(statement)
+        for _, sql in triggers:
+            copy.execute(sql)
+        copy.commit()
+    code, out, err = tyrum("audit", "verify", "--offline", "--database", str(file))
+    assert (code, err) == (1, "")
+    assert "NOT INTACT" in out
+    assert expected in out
 
 
 def test_a_log_without_any_head_is_not_called_intact(tyrum: Tyrum, tmp_path: Path) -> None:

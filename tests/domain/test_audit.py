@@ -328,3 +328,16 @@ def test_the_documented_vector_holds() -> None:
         sequence=signed["sequence"], row=signed["hash"], at=signed["at"], key_id=signed["key_id"]
     )
     assert covered == vector["covered"].encode()
+
+
+def test_heads_that_are_gone_are_told_of() -> None:
+    """Where a start found none, and of a start without the head that it signs, the log itself says so."""
+    rows = chain(9)
+    for at, kind in ((0, "gateway.started"), (3, "gateway.started"), (4, "audit.heads_begun")):
+        rows[at] = replace(rows[at], kind=kind)
+    rows[7] = replace(rows[7], kind="gateway.started")
+    rows = rechained(rows, 0)
+    whole = verify(rows, [head(rows[at]) for at in (1, 5, 8)], authentic)
+    assert (whole.intact, whole.begun, whole.unsigned_starts) == (True, (5,), ())
+    cut = verify(rows, [head(rows[8])], authentic)
+    assert (cut.intact, cut.begun, cut.unsigned_starts) == (True, (5,), (1, 4))

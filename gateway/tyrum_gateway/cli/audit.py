@@ -102,7 +102,8 @@ def verify(
 
     What is verified here is verified by this command, not by the gateway. Rows after the last signed head are
     reported as unanchored, and rows from a break on as not verifiable. Whoever has the private key can forge
-    heads: keep copies of them elsewhere.
+    heads: keep copies of them elsewhere. Of a database, schema and indexes are checked besides, and whether
+    events and approvals say what the log says.
     """
     from tyrum_gateway.cli import audit_check  # noqa: PLC0415 - imports grpc
 

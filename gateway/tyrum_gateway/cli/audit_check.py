@@ -17,6 +17,7 @@ from tyrum_gateway.domain.audit import AuditRow, SignedHead
 from tyrum_gateway.domain.audit_verify import Report, Verification
 from tyrum_gateway.domain.audit_verify import verify as verify_log
 from tyrum_gateway.domain.errors import StateUnusable
+from tyrum_gateway.storage.audit_agreement import Around, look_around
 from tyrum_gateway.storage.audit_file import database_rows, exported_rows, read_heads, read_key
 from tyrum_gateway.storage.audit_key import VerifyingKey
 
@@ -45,26 +46,29 @@ def verify(sources: Sources, state_dir: Path | None, address: str | None, output
         raise Failure("--database and --rows exclude each other", code=ExitCode.USAGE)
     try:
         if sources.offline or sources.database is not None or sources.rows is not None:
-            report = _offline(sources, chosen_state_dir(state_dir))
+            report, around = _offline(sources, chosen_state_dir(state_dir))
         else:
-            report = asyncio.run(_online(sources, find(state_dir, address)))
+            report, around = asyncio.run(_online(sources, find(state_dir, address))), None
     except StateUnusable as error:
         raise from_error(error) from error
-    _show(report, trusted=sources.key is not None, output=output)
-    if not report.intact or not report.heads:
+    _show(report, around, trusted=sources.key is not None, output=output)
+    if not report.intact or not report.heads or not _sound(around):
         raise typer.Exit(ExitCode.FAILURE)
 
 
-def _offline(sources: Sources, state_dir: Path) -> Report:
+def _offline(sources: Sources, state_dir: Path) -> tuple[Report, Around | None]:
     signed = list(read_heads(sources.heads or state_dir / "audit/heads.jsonl"))
     key = read_key(sources.key or state_dir / "audit/key.pub")
     rows: Iterable[AuditRow]
+    database: Path | None = None
     if sources.rows is not None:
         rows = exported_rows(sources.rows)
     else:
-        rows = database_rows(sources.database or state_dir / "tyrum.sqlite3")
+        database = sources.database or state_dir / "tyrum.sqlite3"
+        rows = database_rows(database)
     with counting(_VERIFYING, _last(signed)) as progress:
-        return verify_log(progress.each(rows), signed, key.authentic)
+        report = verify_log(progress.each(rows), signed, key.authentic)
+    return report, None if database is None else look_around(database)
 
 
 async def _online(sources: Sources, target: Target) -> Report:
@@ -105,13 +109,40 @@ def _told(pem: str) -> VerifyingKey:
         raise Failure("the gateway answered with no Ed25519 public key in PEM") from error
 
 
-def _verdict(report: Report) -> str:
-    if not report.intact:
-        return f"NOT INTACT, found: {report.found}"
+def _sound(around: Around | None) -> bool:
+    return around is None or not (around.schema or around.different)
+
+
+def _verdict(report: Report, around: Around | None) -> str:
+    if not report.intact or not _sound(around):
+        beside = 0 if around is None else len(around.schema) + around.different
+        return f"NOT INTACT, found: {report.found + beside}"
     return "intact" if report.heads else "NOT PROVED: there is no signed head, so all of it can be rewritten"
 
 
-def _show(report: Report, *, trusted: bool, output: Format) -> None:
+def _begun(report: Report) -> str:
+    """Say what the log tells of heads that are not there."""
+    told = [
+        f"at row {row}, where a start found none: earlier ones are gone, or kept aside"
+        for row in report.begun
+    ]
+    told += [f"no head is left of the start at row {row}, which signs one" for row in report.unsigned_starts]
+    return "; ".join(told[:3]) + (f"; {len(told) - 3} more" if len(told) > 3 else "")
+
+
+def _told_of(around: Around | None) -> str:
+    """Say what was looked at besides the log."""
+    if around is None:
+        return "not looked at: schema, indexes, events and approvals need --offline or --database"
+    old = "" if around.current else f" (schema version {around.version}: not compared)"
+    if around.schema or around.different:
+        return (
+            f"schema and indexes: {len(around.schema)} found; events and approvals: {around.different}{old}"
+        )
+    return f"indexes, events and approvals agree with the log{old}"
+
+
+def _show(report: Report, around: Around | None, *, trusted: bool, output: Format) -> None:
     if output is not Format.TEXT:
         value = asdict(report)
         value |= {
@@ -119,12 +150,13 @@ def _show(report: Report, *, trusted: bool, output: Format) -> None:
             "unanchored": report.unanchored,
             "after_break": report.after_break,
             "key_given": trusted,
+            "database": None if around is None else asdict(around),
         }
         emit(value, output)
         return
     fields(
         [
-            ("verdict", _verdict(report)),
+            ("verdict", _verdict(report, around)),
             ("rows", str(report.rows)),
             ("signed heads", str(report.heads)),
             ("anchored", f"rows 1 to {report.anchored}" if report.anchored else "none"),
@@ -140,9 +172,16 @@ def _show(report: Report, *, trusted: bool, output: Format) -> None:
                 if report.after_break
                 else "",
             ),
+            ("heads begun anew", _begun(report)),
+            ("database", _told_of(around)),
             ("key", "given" if trusted else "as found beside the log: give the one you kept with --key"),
         ]
     )
+    beside = () if around is None else (*around.schema, *around.differences)
+    for text in beside[:_SHOWN]:
+        say(f"  {text}")
+    if around is not None and (more := len(around.schema) + around.different - _SHOWN) > 0:
+        say(f"  … {more} more about the database")
     for problem in report.problems[:_SHOWN]:
         say(f"  {problem.finding}: {problem.message}")
     if report.found > _SHOWN:

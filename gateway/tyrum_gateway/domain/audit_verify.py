@@ -79,6 +79,11 @@ class Report:
     """How many problems there are."""
     broken: int = 0
     """The first row that may not be what was written, and from which on nothing is verifiable; 0 without."""
+    begun: tuple[int, ...] = ()
+    """Rows at which a gateway found no head and began anew: the heads before, if there were any, are gone.
+    At most `MOST_FINDINGS`, like the next."""
+    unsigned_starts: tuple[int, ...] = ()
+    """Starts, the last one apart, without a head before the next one, although each signs one."""
 
     @property
     def intact(self) -> bool:
@@ -129,6 +134,9 @@ class Verification:
         self._anchored = 0
         self._clean = True
         self._broken = 0
+        self._begun: list[int] = []
+        self._unsigned: list[int] = []
+        self._started = 0
         self._heads: dict[int, str] = {}
         self._authentic = 0
         for head in heads:
@@ -147,6 +155,7 @@ class Verification:
             return
         else:
             self._link(row)
+        self._history(row)
         signed = self._heads.get(row.sequence)
         if signed is not None and signed != row.hash:
             self._report(Finding.REWRITTEN, row.sequence)
@@ -170,7 +179,20 @@ class Verification:
             problems=tuple(self._problems),
             found=self._found,
             broken=self._broken,
+            begun=tuple(self._begun),
+            unsigned_starts=tuple(self._unsigned),
         )
+
+    def _history(self, row: AuditRow) -> None:
+        """Note what the log itself says of heads that are not there."""
+        if row.kind == "audit.heads_begun" and len(self._begun) < MOST_FINDINGS:
+            self._begun.append(row.sequence)
+        if row.kind == "gateway.started":
+            if self._started and len(self._unsigned) < MOST_FINDINGS:
+                self._unsigned.append(self._started)
+            self._started = row.sequence
+        if row.sequence in self._heads:
+            self._started = 0
 
     def _take(self, head: SignedHead, check: Check) -> None:
         if not check(head):

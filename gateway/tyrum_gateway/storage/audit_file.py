@@ -19,7 +19,8 @@ from tyrum_gateway.storage.connection import BUSY_MILLISECONDS, failure
 
 _TEXTS = ("kind", "actor", "subject", "details", "previous", "hash")
 _COLUMNS = ("sequence", "at", *_TEXTS)
-_QUERY = f"SELECT {', '.join(_COLUMNS)} FROM audit ORDER BY sequence"  # noqa: S608 - constants only
+_QUERY = f"SELECT {', '.join(_COLUMNS)} FROM audit NOT INDEXED ORDER BY sequence"  # noqa: S608 - constants only
+"""By the table itself: an index may have been made to leave rows out."""
 
 
 def verify_database(database: Path, heads: Path, key: Path) -> Report:
@@ -74,7 +75,7 @@ def database_rows(path: Path) -> Iterator[AuditRow]:
     log = path.with_name(f"{path.name}-wal")
     logged = log.exists()
     try:
-        with closing(_open(path, logged=logged)) as connection:
+        with closing(open_database(path)) as connection:
             # Text that is no Unicode was put there by somebody else: the verifier must see it, not stumble.
             connection.text_factory = lambda raw: raw.decode(errors="surrogateescape")
             for row in connection.execute(_QUERY):
@@ -95,9 +96,15 @@ def _stored(row: tuple[object, ...]) -> bool:
     return type(sequence) is type(at) is int and all(isinstance(text, str) for text in texts)
 
 
-def _open(path: Path, *, logged: bool) -> sqlite3.Connection:
+def open_database(path: Path) -> sqlite3.Connection:
+    """Open a database to read, of a gateway that runs or of none; nothing appears beside it.
+
+    Raises:
+        StateUnusable: There is no such file.
+    """
     if not path.is_file():
         raise StateUnusable(f"no database `{path}`")
+    logged = path.with_name(f"{path.name}-wal").exists()
     # Beside a database at rest, SQLite would leave a log and its index, as files of whoever verifies: the
     # next gateway may not be allowed to open them.
     how = "mode=ro" if logged else "mode=ro&immutable=1"
