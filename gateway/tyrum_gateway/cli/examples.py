@@ -48,6 +48,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "whoami": ("tyrum whoami",),
     "providers list": ("tyrum providers list",),
     "providers explain": ("tyrum providers explain local",),
+    "providers restart": ("tyrum providers restart local",),
     "config validate": ("tyrum config validate tyrum.yaml", "tyrum config validate tyrum.yaml --probe"),
     "config schema": ("tyrum config schema > tyrum.schema.json",),
     "config show": ("tyrum config show tyrum.yaml",),

@@ -12,6 +12,12 @@ from tyrum_gateway.cli.tables import Wide
 app = sub_app("Show providers, their states and why; start one anew.")
 
 
+ProviderArgument = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="Name in the configuration.", autocompletion=candidates("provider")),
+]
+
+
 @app.command("list")
 def list_providers(
     *,
@@ -28,12 +34,7 @@ def list_providers(
 
 @app.command()
 def explain(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME", help="Name in the configuration.", autocompletion=candidates("provider")
-        ),
-    ],
+    name: ProviderArgument,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
@@ -46,7 +47,7 @@ def explain(
 
 @app.command()
 def restart(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name in the configuration.")],
+    name: ProviderArgument,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
