@@ -50,6 +50,19 @@ async def test_what_can_have_no_sealed_copy_may_change_after_approval(place: Ben
         assert "(may change after approval: " in await program_line(place, f"./{path.name}")
 
 
+async def test_what_is_opened_by_its_path_may_change_where_others_can_rename_it(place: Bench) -> None:
+    """A script that root alone can write, in a directory of others; likewise what a shell starts."""
+    tool = script(place.programs / "tool", "#!/bin/sh\nexec /usr/bin/true\n")
+    shutil.copyfile("/usr/bin/true", place.programs / "plain")
+    (place.programs / "plain").chmod(0o755)
+    if os.geteuid() == 0:
+        os.chown(place.programs, 65534, 65534)
+    assert "(may change after approval: what interprets it" in await program_line(place, str(tool))
+    started = (await place.shell("tool; plain; /usr/bin/true")).subject.summary.splitlines()
+    lines = [line for line in started if line.startswith("starts ")]
+    assert ["may change after approval" in line for line in lines] == [True, True, False]
+
+
 async def test_the_interpreter_of_a_virtual_environment_is_the_systems(place: Bench) -> None:
     """A link to a program is that program: what root alone can write is fixed without a copy."""
     line = await program_line(place, sys.executable)

@@ -48,7 +48,7 @@ class Files:
     started: tuple[FileIdentity, ...]
     """Programs that the shell starts."""
     unfixed: frozenset[str]
-    """Paths of those that others than root can write: the shell opens them again."""
+    """Paths of those that others than root can replace: the shell opens them again."""
     operands: workspace.Operands
 
 
@@ -156,11 +156,12 @@ def read_files(call: Call, settings: RunSettings, digests: Digests) -> Files:
     )
     most = workspace.MAX_OPERANDS - len(started)
     content = programs.content(call.program, digests)
+    commands = () if call.plan is None else call.plan.commands
     return Files(
         FileIdentity(call.program.path, content.sha256),
-        sealing.may_change(call.program, content),
+        sealing.may_change(call.program, content, call.replaceable),
         started,
-        frozenset(program.path for program in call.started if reach.writers(program.status)),
+        frozenset(command.program for command in commands if command.replaceable),
         workspace.digest_operands(settings.workspace, call.operands, digests, most=most),
     )
 

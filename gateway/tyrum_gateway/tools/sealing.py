@@ -17,22 +17,27 @@ _NO_COPIES: Final = "2"
 _NOEXEC: Final = Path("/proc/sys/vm/memfd_noexec")
 
 
-def may_change(program: programs.Program, content: Content) -> str:
+def may_change(program: programs.Program, content: Content, replaceable: str) -> str:
     """Say why a program may change after its content was fixed; empty when it cannot.
 
     Args:
         program: Resolved.
         content: What it holds.
+        replaceable: How others than root can put another in its place. That concerns what is opened again by
+            its path; the file that was compared is executed under whatever name it has by then.
 
     Returns:
         A clause for people.
     """
-    if not reach.writers(program.status):
+    written = bool(reach.writers(program.status))
+    if not (written or replaceable):
         return ""
     if programs.interpreter(program) is not None:
         return "what interprets it opens it again"
     if not programs.is_elf(program):
         return "it is no ELF program"
+    if not written:
+        return ""
     if content.own_place:
         return "it looks for files beside itself, so that no copy of it can run"
     if program.status.st_size > LARGEST:
