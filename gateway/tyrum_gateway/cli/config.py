@@ -29,6 +29,7 @@ from tyrum_gateway.config import (
     load_settings,
 )
 from tyrum_gateway.config.absent import hint_without
+from tyrum_gateway.config.concurrency import concurrency_warnings
 from tyrum_gateway.config.idle_rules import idle_rules
 from tyrum_gateway.config.load import place_of
 from tyrum_gateway.config.schema import json_schema
@@ -62,8 +63,8 @@ def validate(
     """Check a file and print every problem by position.
 
     A problem is one line, `file:line:column: path: message`, and the exit code is then 3. Rules that seem to
-    decide nothing, and a certificate that clients refuse or that ends within 30 days, are told as `warning:`,
-    and change no exit code.
+    decide nothing, a certificate that clients refuse or that ends within 30 days, and a provider that runs
+    fewer commands at once than turns may run are told as `warning:`, and change no exit code.
     """
     path = config_file(file)
     try:
@@ -73,6 +74,8 @@ def validate(
     except ConfigProblems as problems:
         raise _told(problems.problems, path, output) from None
     statuses, models, refused = _probe(path) if probe else ((), (), [])
+    limits = {item.name: item.descriptor.max_concurrent_operations for item in statuses if item.descriptor}
+    warnings = (*warnings, *concurrency_warnings(checked, limits))
     if refused:
         _tell(refused, output, statuses, warnings, models)
         raise Failure(_summary(refused), code=ExitCode.PROVIDER_UNAVAILABLE)
