@@ -1,0 +1,1 @@
+"""Model servers that nobody here wrote."""
