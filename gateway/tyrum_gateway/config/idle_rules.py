@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-from tyrum_gateway.config import document, model
+from tyrum_gateway.config import document, model, rule_model
 from tyrum_gateway.config.document import Node, descend
 from tyrum_gateway.config.load import CheckedFile, read_file
 from tyrum_gateway.config.policy import to_bundle
@@ -69,7 +69,7 @@ def idle_rules(checked: CheckedFile, replaceable: Replaceable) -> tuple[Problem,
 
 
 def idle_rules_alone(
-    root: document.Mapping, bundle: model.Bundle, file: str, replaceable: Replaceable
+    root: document.Mapping, bundle: rule_model.Bundle, file: str, replaceable: Replaceable
 ) -> tuple[Problem, ...]:
     """List the same for a file that has only `rules`."""
     source = _Source(file, root, model.DEFAULT_PATH, replaceable)
@@ -80,7 +80,9 @@ def _ordered(problems: Iterator[Problem]) -> tuple[Problem, ...]:
     return tuple(sorted(problems, key=lambda problem: problem.place))
 
 
-def _of_bundles(source: _Source, policy: Mapping[str, model.Bundle], used: set[str]) -> Iterator[Problem]:
+def _of_bundles(
+    source: _Source, policy: Mapping[str, rule_model.Bundle], used: set[str]
+) -> Iterator[Problem]:
     bundles = {name: to_bundle(name, bundle) for name, bundle in policy.items()}
     for name, bundle in bundles.items():
         path: Path = ("policy", name)

@@ -1,15 +1,15 @@
 """Turns the rules of the file into the domain's rules."""
 
-from tyrum_gateway.config import model
+from tyrum_gateway.config import rule_model
 from tyrum_gateway.domain import policy
 
 
-def to_bundle(name: str, bundle: model.Bundle) -> policy.Bundle:
+def to_bundle(name: str, bundle: rule_model.Bundle) -> policy.Bundle:
     """Convert a bundle; the file's checks have already refused allow rules that are too wide."""
     return policy.Bundle(name=name, rules=tuple(_rule(rule) for rule in bundle.rules))
 
 
-def _rule(rule: model.Rule) -> policy.Rule:
+def _rule(rule: rule_model.Rule) -> policy.Rule:
     match = rule.match
     return policy.Rule(
         rule_id=rule.id,
@@ -33,11 +33,11 @@ def _rule(rule: model.Rule) -> policy.Rule:
     )
 
 
-def _argument(item: model.Argument) -> policy.ArgumentMatch:
+def _argument(item: rule_model.Argument) -> policy.ArgumentMatch:
     match item:
         case str():
             return policy.Literal(item)
-        case model.PrefixArgument(prefix=prefix):
+        case rule_model.PrefixArgument(prefix=prefix):
             return policy.Prefix(prefix)
-        case model.AnyArgument():
+        case rule_model.AnyArgument():
             return policy.AnyArgument()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from tyrum_gateway.config import model
+from tyrum_gateway.config import model, rule_model
 from tyrum_gateway.config.document import Document, Entry, Mapping, Node, plain, read_document
 from tyrum_gateway.config.explain import explain
 from tyrum_gateway.config.idle_rules import Replaceable, idle_rules, idle_rules_alone
@@ -104,17 +104,17 @@ def _holds_rules(node: Node) -> bool:
     return isinstance(node, Mapping) and set(node.entries) == {"rules"}
 
 
-def _bundle_alone(tree: Document, root: Mapping, file: str) -> model.Bundle:
+def _bundle_alone(tree: Document, root: Mapping, file: str) -> rule_model.Bundle:
     """Check the rules as if they stood in a bundle of a whole file."""
     bundle = Mapping(root.place, {"default": Entry(root.place, root)})
     within = Mapping(root.place, {"policy": Entry(root.place, bundle)})
     problems: list[Problem] = list(tree.problems)
     problems += [replace(problem, path=problem.path[2:]) for problem in rules(within, file)]
-    content: model.Bundle | None = None
+    content: rule_model.Bundle | None = None
     try:
-        content = model.Bundle.model_validate(plain(root))
+        content = rule_model.Bundle.model_validate(plain(root))
     except ValidationError as error:
-        problems += explain(error, tree, file, shape=model.Bundle)
+        problems += explain(error, tree, file, shape=rule_model.Bundle)
     if problems or content is None:
         raise ConfigProblems(problems)
     return content
