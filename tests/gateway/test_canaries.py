@@ -173,8 +173,8 @@ async def test_planted_secrets_are_nowhere_but_where_they_were_projected(tmp_pat
                 told = await everything(client)
             exported = exports(place)
     left = {str(path.relative_to(tmp_path)): path.read_bytes() for path in files(tmp_path)}
-    # What the command itself wrote, of a run whose outcome nobody knows: kept by its provider, in private. One
-    # that the next instance settled by its journal is released, and nothing of it is kept.
+    # What the command itself wrote, of a run whose outcome nobody knows: kept by its provider, in private.
+    # Of one that the next instance settled by its journal nothing is kept.
     spool = f"state/providers/local/runs/{operation}/"
     kept = {name: left.pop(name) for name in list(left) if name.startswith(spool)}
     assert {held for content in kept.values() for held in found_in(content, place.canaries)} <= {"call"}
