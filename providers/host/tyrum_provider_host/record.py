@@ -16,6 +16,7 @@ from tyrum_provider_host.logs import LogRing
 from tyrum_provider_host.rejection import Rejected, Stage, StageResult
 from tyrum_provider_host.spec import ProviderSpec, TimeBounds
 from tyrum_provider_host.states import Facts
+from tyrum_provider_host.status import Lease
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class AdmissionRecord:
     """What admission has found about one instance so far; grows stage by stage."""
 
     def __init__(self, spec: ProviderSpec, ring: LogRing) -> None:
+        self.spec = spec
         self.stage = Stage.ARTIFACT
         self.stages: tuple[StageResult, ...] = ()
         self.facts = Facts(required=spec.required_capabilities)
@@ -67,6 +69,28 @@ class AdmissionRecord:
                 self.facts = replace(self.facts, config_problem=rejected.text)
             case _:
                 pass
+
+    def lease(self, instance_id: str, generation: int) -> Lease:
+        """Return the facts of an instance that passed every stage."""
+        assert self.contract is not None
+        assert self.descriptor is not None
+        assert self.artifact is not None
+        assert self.config_digest is not None
+        return Lease(
+            name=self.spec.name,
+            kind=self.spec.kind,
+            provider_id=self.descriptor.provider_id,
+            contract_major=self.contract.major,
+            contract_minor=self.contract.minor,
+            contract_digest=self.contract.digest,
+            implementation_version=self.descriptor.version_text,
+            artifact_digest=self.artifact.digest,
+            config_digest=self.config_digest,
+            journal_id=self.journal_id,
+            instance_id=instance_id,
+            generation=generation,
+            handle_versions=self.descriptor.handle_versions,
+        )
 
 
 class Instance:

@@ -15,15 +15,14 @@ from dataclasses import replace
 from functools import partial
 
 from tyrum_provider_host import proof
-from tyrum_provider_host.admission import ISOLATION, admit, check_health
-from tyrum_provider_host.control_client import ContractViolation
+from tyrum_provider_host.admission import ISOLATION, admit
 from tyrum_provider_host.ending import ask_to_end, end_group
-from tyrum_provider_host.errors import CallError, OutcomeUnknown, ProviderUnavailable
+from tyrum_provider_host.errors import ProviderUnavailable
 from tyrum_provider_host.ids import new_instance_id
 from tyrum_provider_host.isolation import IsolationClient
 from tyrum_provider_host.launch import Exit
-from tyrum_provider_host.listening import verify_listener
 from tyrum_provider_host.logs import LogRing
+from tyrum_provider_host.looking import look
 from tyrum_provider_host.racing import Interrupted, unless
 from tyrum_provider_host.record import AdmissionRecord, HostFacts, Instance
 from tyrum_provider_host.rejection import OPERATOR, Rejected, Stage
@@ -36,7 +35,6 @@ from tyrum_provider_host.supervision import CrashLedger, Quarantine, Retry, jitt
 _log = logging.getLogger(__name__)
 _TAIL_LINES = 3
 _EXIT_NOTICE_GRACE = 0.25
-_LATE = "DEADLINE_EXCEEDED"
 
 
 class Supervisor:
@@ -56,7 +54,7 @@ class Supervisor:
         self._changed, self._announce = changed, on_exit
         self._stopping = asyncio.Event()
         self._restart = asyncio.Event()
-        """Set while an operator's restart is due: the present instance ends, or the wait for one is over."""
+        """Set while an operator's restart is due."""
         self._put_off = 0
         """Refusals in a row whose cause passes by itself."""
         self._lifecycle = Lifecycle.STARTING
@@ -212,15 +210,9 @@ class Supervisor:
         self._instance, self._instance_id = instance, instance_id
         self._changed()
         admission = admit(
-            self.spec,
-            self._host,
-            record,
-            instance,
-            contract=contract,
-            instance_id=instance_id,
-            token=token,
-            previous_provider_id=self._provider_id,
-        )
+            self.spec, self._host, record, instance,
+            contract=contract, instance_id=instance_id, token=token, previous_provider_id=self._provider_id,
+        )  # fmt: skip
         try:
             await unless(admission, instance.process.wait(), self._stopping.wait(), self._restart.wait())
         except Interrupted:
@@ -248,26 +240,8 @@ class Supervisor:
         )
 
     def _admitted(self, record: AdmissionRecord) -> None:
-        assert record.contract is not None
-        assert record.descriptor is not None
-        assert record.artifact is not None
-        assert record.config_digest is not None
-        self._provider_id = record.descriptor.provider_id
-        self._lease = Lease(
-            name=self.spec.name,
-            kind=self.spec.kind,
-            provider_id=record.descriptor.provider_id,
-            contract_major=record.contract.major,
-            contract_minor=record.contract.minor,
-            contract_digest=record.contract.digest,
-            implementation_version=record.descriptor.version_text,
-            artifact_digest=record.artifact.digest,
-            config_digest=record.config_digest,
-            journal_id=record.journal_id,
-            instance_id=self._instance_id,
-            generation=self._generation,
-            handle_versions=record.descriptor.handle_versions,
-        )
+        self._lease = record.lease(self._instance_id, self._generation)
+        self._provider_id = self._lease.provider_id
         self._serving, self._put_off = True, 0
         self._follow_states(record)
 
@@ -301,19 +275,7 @@ class Supervisor:
         answered = now()
         while True:
             await asyncio.sleep(bounds.health_interval)
-            probe, silent = None, False
-            try:
-                await verify_listener(self._host, instance)
-                async with asyncio.timeout(bounds.health):
-                    problem = await check_health(instance.control, contract)
-                    probe = await instance.control.probe(declared)
-            except TimeoutError:
-                problem, silent = f"no answer within {bounds.health:g} s", True
-            except OSError as error:  # ours, such as no free descriptor: it tells nothing about the provider
-                problem = f"the host cannot check: {error.strerror}"
-            except (CallError, ContractViolation, ProviderUnavailable) as error:
-                problem = str(error)
-                silent = isinstance(error, OutcomeUnknown) and error.code == _LATE
+            problem, probe, silent = await look(self._host, instance, contract, declared)
             health = record.facts.health.good() if problem is None else record.facts.health.miss(problem)
             if probe is None and health.healthy is not True:
                 record.facts = replace(record.facts, probe=None)
@@ -396,18 +358,17 @@ class Supervisor:
                 _log.error("provider %s is quarantined: %s", self.spec.name, reason, extra=self._ids())
                 return None
             case Retry(delay=delay):
-                wait = jittered(delay, self._policy, random=random.random())  # noqa: S311 - spreads load
-                self._become(Lifecycle.BACKING_OFF, f"{reason}; next start in {wait:.2f} s")
-                _log.warning("provider %s: %s", self.spec.name, self._reason, extra=self._ids())
-                return wait
+                return self._back_off(delay, reason)
 
     def _later(self, reason: str) -> float:
         """Put a start off whose refusal passes by itself: that is no crash, and never ends in quarantine."""
-        policy = self._policy
-        # Bounded before it is raised: a number of refusals without end is no exponent.
-        delay = min(policy.max_delay, policy.initial_delay * policy.factor ** min(self._put_off, 32))
+        exponent = min(self._put_off, 32)  # bounded first: refusals without end make no exponent
         self._put_off += 1
-        wait = jittered(delay, policy, random=random.random())  # noqa: S311 - spreads load
+        policy = self._policy
+        return self._back_off(min(policy.max_delay, policy.initial_delay * policy.factor**exponent), reason)
+
+    def _back_off(self, delay: float, reason: str) -> float:
+        wait = jittered(delay, self._policy, random=random.random())  # noqa: S311 - spreads load
         self._become(Lifecycle.BACKING_OFF, f"{reason}; next start in {wait:.2f} s")
         _log.warning("provider %s: %s", self.spec.name, self._reason, extra=self._ids())
         return wait
