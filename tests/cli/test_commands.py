@@ -78,7 +78,7 @@ def test_a_message_is_answered_and_can_be_read_back(gateway: RunningGateway) -> 
 
     shown = gateway.tyrum("conversations", "show", conversation[1])
     assert shown.returncode == 0
-    assert shown.stdout.index("> hello") < shown.stdout.index("> and again")
+    assert shown.stdout.index("|  hello") < shown.stdout.index("|  and again")
     assert shown.stdout.count("[turn completed]") == 2
     assert run.stdout.strip() in shown.stdout
     events = lines(gateway.tyrum("conversations", "show", conversation[1], "-o", "jsonl").stdout)

@@ -313,7 +313,7 @@ def test_resolved_approvals_are_listed_with_their_answers(place: Place, tyrum: T
     assert code == 0
     header = ["APPROVAL", "STATE", "FOR", "EXPIRES", "RESOLVED", "BY", "REASON", "WHAT"]
     assert out.splitlines()[0].split() == header
-    answer = r" +\d{4}-\d\d-\d\d [\d:]{8}Z +operator \(token, unix .*\) +because +/usr/bin/tee -a asked$"
+    answer = r" +\d{4}-\d\d-\d\d [\d:]{8}Z +operator \(token, unix .*\) +because +tee: /usr/bin/tee -a asked$"
     for state in ("approved", "denied"):
         assert re.search(rf"^appr_\w+ +{state} +operator .*{answer}", out, re.MULTILINE), out
     _, out, _ = tyrum("approvals", "list", "--all", "--output", "jsonl")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tyrum_gateway.cli.projection import Notice, Text
 from tyrum_gateway.cli.screen import Screen
-from tyrum_gateway.cli.terminal import shortened, visible, visible_line
+from tyrum_gateway.cli.terminal import CONTINUED, MARGIN, cells, drawn, hung, shortened, visible, visible_line
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,51 @@ def test_a_turn_reaches_the_screen_as_text_only(capsys: pytest.CaptureFixture[st
 
 def test_shortened_text_fits_and_says_that_it_was_cut() -> None:
     """A long value keeps its column's width, escapes included, and ends in an ellipsis."""
-    assert shortened("\x1b" * 10, 8) == "\\x1b\\x1…"
+    assert shortened("\x1b\x1c\x1d", 8) == "\\x1b\\x1…"
     assert shortened("short", 8) == "short"
 
 
 def test_letters_that_show_nothing_are_seen_on_a_line() -> None:
     """Two calls that differ in a blank letter do not look the same in a list."""
     assert visible_line("touch a\u3164\u00ad\u2800") == "touch a\\u3164\\xad\\u2800"
-    assert visible_line("Größe ☀\ufe0f 你好") == "Größe ☀\ufe0f 你好"
+    assert visible_line("Größe ☀ 你好") == "Größe ☀ 你好"
+
+
+@pytest.mark.parametrize(
+    ("text", "prose", "line"),
+    [
+        ("a" + " " * 37 + "b", "a[37 spaces]b", "a[37 spaces]b"),
+        ("    indented", "    indented", "[4 spaces]indented"),
+        ("a" + "\t" * 9 + "b", "a[9 tabs]b", "a[9 x \\t]b"),
+        ("a\t \t \tb", "a[5 spaces and tabs]b", "a\\t \\t \\tb"),
+        ("a" + "\u2003" * 20 + "b", "a[20 spaces]b", "a[20 x \\u2003]b"),
+        ("a\u3000\u00a0b", "a  b", "a\\u3000\\xa0b"),
+        ("a\u2028\u2029\ue000\u0378", "a\\u2028\\u2029\\ue000\\u0378", "a\\u2028\\u2029\\ue000\\u0378"),
+        ("☀\ufe0f a\ufe0f\U000e0100", "☀\ufe0f a\\ufe0f\\U000e0100", "☀\\ufe0f a\\ufe0f\\U000e0100"),
+        ("\u05d0 b", "\u05d0 b", "\\u05d0 b"),
+        ("e" + "\u0301" * 9, "e" + "\u0301" * 3 + "[6 x \\u0301]", "e" + "\u0301" * 3 + "[6 x \\u0301]"),
+        ("one\r\ntwo", "one\ntwo", "one\\r\\ntwo"),
+    ],
+)
+def test_blanks_are_counted_and_what_is_unseen_is_escaped(text: str, prose: str, line: str) -> None:
+    """Padding of any kind is told in words; a value takes no kind of blank but the single space."""
+    assert visible(text) == prose
+    assert visible_line(text) == line
+
+
+@settings(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(st.text(), st.sampled_from([20, 40, 80]))
+def test_rows_fit_and_each_is_marked(text: str, columns: int) -> None:
+    """No text makes a row that the terminal would break, or one that begins as ours; nothing is left out."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tyrum_gateway.cli.terminal.width", lambda _stream: columns)
+        rows, value = drawn(text), hung("name: ", visible_line(text))
+    assert all(cells(row) <= columns and row.startswith((MARGIN, CONTINUED)) for row in rows)
+    assert (
+        "\n".join(row[3:] if row.startswith(MARGIN) else f"\0{row[3:]}" for row in rows).replace("\n\0", "")
+        == visible(text).expandtabs()
+    )
+    first, *further = value.split("\n")
+    assert first.startswith("name: ")
+    assert all(cells(row) <= columns and row.startswith("  > ") for row in further)
+    assert "".join([first[6:], *(row[4:] for row in further)]) == visible_line(text)

@@ -16,12 +16,11 @@ def terminal_environment(gateway: RunningGateway) -> dict[str, str]:
 
 
 def test_an_approval_is_asked_with_digest_and_approved(gateway: RunningGateway) -> None:
-    """The question shows what would run and under which digest; `y` lets exactly that run."""
+    """The question shows what would run, and for whom; `y` lets exactly that run."""
     with on_terminal([str(TYRUM), "chat", "/run uname -s"], terminal_environment(gateway)) as terminal:
         question = terminal.wait_for("Approve exactly this? [y/n/a] ")
-        assert "/usr/bin/uname" in question
-        assert re.search(r"^for: +operator$", question, re.MULTILINE)
-        assert re.search(r"digest: +sha256:[0-9a-f]{64}", question)
+        assert re.search(r"^asked +for operator, until 20", question, re.MULTILINE)
+        assert "\nprogram  /usr/bin/uname\ncommand  uname -s\n" in question
         terminal.type("maybe\n")
         terminal.wait_for("only y, n or a answers; until then nothing runs")
         terminal.wait_for("Approve exactly this? [y/n/a] ")
@@ -143,9 +142,9 @@ def test_a_prompt_holds_a_conversation(gateway: RunningGateway) -> None:
         conversation = re.search(r"--conversation (conv_\w+)", terminal.screen)
         assert conversation
     shown = gateway.tyrum("conversations", "show", conversation[1]).stdout
-    assert "> hello" in shown
+    assert "|  hello" in shown
     assert "half" not in shown
-    assert "> /run printf again" in shown
+    assert "|  /run printf again" in shown
 
 
 def test_approve_on_a_terminal_shows_and_confirms(gateway: RunningGateway) -> None:
@@ -189,7 +188,7 @@ def test_a_permits_calls_like_it_and_says_so_when_it_cannot(gateway: RunningGate
     assert override["summary"] == "/usr/bin/uname -m (in .)"
     assert gateway.tyrum("policy", "overrides", "revoke", override["override_id"]).returncode == 0
     with on_terminal([str(TYRUM), "chat", "/run bash -c exit"], environment) as terminal:
-        assert "you may:       approve, deny\n" in terminal.wait_for("Approve exactly this? [y/n] ")
+        assert "\ny: once; n: not at all\n" in terminal.wait_for("Approve exactly this? [y/n] ")
         terminal.type("a\n")
         terminal.wait_for("`bash` runs what its arguments, input or files name")
         terminal.wait_for("Approve exactly this? [y/n] ")

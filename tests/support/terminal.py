@@ -65,10 +65,12 @@ class Terminal:
 
 @contextlib.contextmanager
 def on_terminal(
-    command: Sequence[str], environment: Mapping[str, str], *, typed: str = ""
+    command: Sequence[str], environment: Mapping[str, str], *, typed: str = "", columns: int = 0
 ) -> Iterator[Terminal]:
     """Run a program on a terminal of its own, where something was typed before; it is gone at the end."""
     ours, theirs = pty.openpty()
+    if columns:
+        termios.tcsetwinsize(theirs, (40, columns))
     os.write(ours, typed.encode())
     process = subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, env=dict(environment), start_new_session=True

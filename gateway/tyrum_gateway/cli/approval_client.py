@@ -1,7 +1,8 @@
-"""Approvals over gRPC, and how one is shown. Invariant: what is answered is what was shown, by digest."""
+"""Approvals over gRPC, and how one is named on a line. Invariant: what is answered is named by its digest."""
 
 import json
 import shlex
+from collections.abc import Sequence
 
 from tyrum.approval.v1.approval_pb2 import (
     Approval,
@@ -11,7 +12,7 @@ from tyrum.approval.v1.approval_pb2 import (
 )
 from tyrum.chat.v1.event_pb2 import ApprovalOutcome
 from tyrum_gateway.cli.connection import DEADLINE, Gateway
-from tyrum_gateway.cli.output import enum_word, fields, heading, moment, say
+from tyrum_gateway.cli.output import enum_word
 
 _PAGE = 200
 
@@ -56,50 +57,18 @@ def outcome_word(approval: Approval) -> str:
 
 
 def call_line(approval: Approval) -> str:
-    """Write on one line what would be called: the resolved program with its arguments."""
+    """Write on one line what would be called: the resolved program, its name as typed, the arguments."""
     try:
         subject = json.loads(approval.subject_json)
-        return shlex.join([subject["program"]["path"], *subject["argv"][1:]])
-    except (ValueError, KeyError, TypeError):
+        return command_line(subject["program"]["path"], subject["argv"])
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return " ".join(approval.summary.split())
 
 
-def show(approval: Approval, *, subject: bool = False) -> None:
-    """Print what a human decides on; with `subject` also the canonical JSON that the digest is taken over."""
-    heading(f"Approval {approval.approval_id}")
-    say(approval.summary)
-    fields(
-        [
-            ("state", outcome_word(approval)),
-            ("tool", approval.tool),
-            ("asked by rule", approval.rule_id),
-            ("agent", approval.agent),
-            ("for", requester(approval)),
-            ("conversation", approval.conversation_id),
-            ("expires", moment(approval.expires_at)),
-            ("resolved by", resolver(approval)),
-            ("resolved", moment(approval.resolved_at)),
-            ("reason", approval.reason),
-            ("permitted", f"for good as {approval.override_id}" if approval.override_id else ""),
-            ("digest", approval.digest),
-            ("you may", _yours(approval)),
-        ]
-    )
-    if subject:
-        heading("Subject")
-        say(_indented(approval.subject_json))
-
-
-def _yours(approval: Approval) -> str:
-    """List the answers that the caller may give; empty when it is resolved."""
-    if approval.outcome:
-        return ""
-    answers = {
-        "approve": approval.approve_barred,
-        "approve --always": approval.always_barred,
-        "deny": approval.deny_barred,
-    }
-    return ", ".join(answer for answer, why in answers.items() if not why) or "only read it"
+def command_line(program: str, argv: Sequence[str]) -> str:
+    """Write a command; before the program's path stands its name as it was typed, where that is another."""
+    typed = "" if argv[0] == program else f"{shlex.quote(argv[0])}: "
+    return typed + shlex.join([program, *argv[1:]])
 
 
 def requester(approval: Approval) -> str:
@@ -113,10 +82,3 @@ def resolver(approval: Approval) -> str:
         return ""
     origin = f", {approval.resolved_from}" if approval.resolved_from else ""
     return f"{approval.resolved_by} ({approval.method}{origin})"
-
-
-def _indented(text: str) -> str:
-    try:
-        return json.dumps(json.loads(text), indent=2)
-    except ValueError:
-        return text

@@ -15,7 +15,8 @@ from tyrum.approval.v1.approval_pb2 import (
     Approval,
     ResolveApprovalRequest,
 )
-from tyrum_gateway.cli.approval_client import get, resolve, show
+from tyrum_gateway.cli.approval_client import get, resolve
+from tyrum_gateway.cli.approval_view import ask
 from tyrum_gateway.cli.connection import Target, connect, flags
 from tyrum_gateway.cli.failure import ExitCode, Failure, report
 from tyrum_gateway.cli.output import note
@@ -80,7 +81,7 @@ class Desk:
             closed.set()
             return
         self._screen.end_line()
-        show(approval)
+        ask(approval)
         if approval.approve_barred and approval.deny_barred:
             self._leave(approval_id, closed, approval.approve_barred)
             return

@@ -17,7 +17,7 @@ from tyrum_gateway.cli.options import (
     sub_app,
 )
 from tyrum_gateway.cli.output import Format
-from tyrum_gateway.cli.tables import Wide
+from tyrum_gateway.cli.tables import Full, Wide
 
 if TYPE_CHECKING:
     from tyrum_gateway.cli.connection import Target
@@ -55,6 +55,7 @@ def show(
     conversation: ConversationArgument = "",
     *,
     last: Last = False,
+    full: Full = False,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
@@ -63,7 +64,7 @@ def show(
     from tyrum_gateway.cli import transcript  # noqa: PLC0415 - imports grpc
 
     target = transcript.find(state_dir, address)
-    asyncio.run(transcript.show(target, _named(target, conversation, last=last), output))
+    asyncio.run(transcript.show(target, _named(target, conversation, last=last), output, full=full))
 
 
 @app.command()

@@ -10,7 +10,8 @@ from tyrum.approval.v1.approval_pb2 import ANSWER_APPROVE, ANSWER_DENY, ResolveA
 from tyrum.catalog.v1.catalog_pb2 import PROVIDER_LIFECYCLE_ADMITTED, GetProviderRequest
 from tyrum.chat.v1.chat_pb2 import SendMessageRequest
 from tyrum.chat.v1.event_pb2 import TURN_STATE_COMPLETED, CallState, Event
-from tyrum_gateway.cli.approval_client import get, resolve, show
+from tyrum_gateway.cli.approval_client import get, resolve
+from tyrum_gateway.cli.approval_view import ask
 from tyrum_gateway.cli.catalog import STATES, lifecycle, providers, show_stages, value_word
 from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect
 from tyrum_gateway.cli.demo_gateway import DemoGateway, demo_gateway
@@ -94,7 +95,7 @@ class Story:
         approve, reason = resolve_with
         approval = await get(self._gateway, approval_id)
         if approve:
-            show(approval)
+            ask(approval)
         else:
             say("\n".join([*approval.summary.splitlines()[:_SUMMARY_LINES], "…"]))
         verb = "approve" if approve else "deny"

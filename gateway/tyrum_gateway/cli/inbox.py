@@ -23,8 +23,8 @@ from tyrum_gateway.cli.approval_client import (
     requester,
     resolve,
     resolver,
-    show,
 )
+from tyrum_gateway.cli.approval_view import ask, show
 from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find, flags, reason_of
 from tyrum_gateway.cli.failure import ExitCode, Failure, from_reason
 from tyrum_gateway.cli.output import Format, as_json, emit, emit_all, interactive, moment, note, say
@@ -122,7 +122,7 @@ async def approve(
             if approval.outcome:
                 note(f"already {outcome_word(approval)}")
             elif output is Format.TEXT and interactive():
-                show(approval)
+                ask(approval)
                 await _require_yours(gateway, approval, always, target)
                 if not await confirmed("Approve exactly this?" if always is None else _ALWAYS):
                     raise Failure("not approved", hint=f"tyrum approvals deny {approval_id}{flags(target)}")

@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tyrum_gateway.cli.failure import Failure
-from tyrum_gateway.cli.prose import told, wrapped
-from tyrum_gateway.cli.terminal import visible, visible_line
+from tyrum_gateway.cli.prose import told
+from tyrum_gateway.cli.terminal import hung, visible, visible_line
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -116,15 +116,20 @@ def heading(text: str) -> None:
     styled(visible_line(text), "bold")
 
 
-def styled(text: str, style: str, end: str = "\n") -> None:
-    """Print a line in a rich style on a terminal, plainly elsewhere."""
+def styled(text: str, style: str, end: str = "\n", *, indentation: int = 4) -> None:
+    """Print lines in a rich style on a terminal, plainly elsewhere; rows that go on below are marked."""
+    row("\n".join(hung("", line, indentation) for line in visible(text).split("\n")), style, end)
+
+
+def row(text: str, style: str, end: str = "\n") -> None:
+    """Print rows that were drawn already in a rich style on a terminal, plainly elsewhere."""
     if not on_terminal() or "NO_COLOR" in os.environ:
-        print(visible(text), end=end, flush=True)
+        print(text, end=end, flush=True)
         return
     from rich.console import Console  # noqa: PLC0415 - heavy, and only for terminals
     from rich.text import Text  # noqa: PLC0415
 
-    Console(highlight=False, soft_wrap=True).print(Text(visible(text), style=style), end=end)
+    Console(highlight=False, soft_wrap=True).print(Text(text, style=style), end=end)
     sys.stdout.flush()
 
 
@@ -133,8 +138,7 @@ def fields(pairs: Iterable[tuple[str, str]]) -> None:
     present = [(name, value) for name, value in pairs if value]
     width = max((len(name) for name, _ in present), default=0) + 1
     for name, value in present:
-        text = visible_line(value)
-        print(f"{name + ':':<{width}}", wrapped(text, width + 1, first=width + 1) if on_terminal() else text)
+        print(hung(f"{name + ':':<{width}} ", visible_line(value), width + 1))
     sys.stdout.flush()
 
 

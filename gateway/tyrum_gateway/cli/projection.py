@@ -13,6 +13,7 @@ from tyrum.chat.v1.event_pb2 import (
     APPROVAL_OUTCOME_DENIED,
     APPROVAL_OUTCOME_EXPIRED,
     CALL_STATE_DENIED,
+    CALL_STATE_SUCCEEDED,
     DECISION_ALLOW,
     DECISION_DENY,
     TURN_STATE_UNSPECIFIED,
@@ -44,6 +45,15 @@ class Notice:
     """A line about what happens, already safe to show."""
 
     text: str
+    tone: str = field(default="", compare=False)
+    """How the call stands: `allowed`, `waiting`, `denied` or `failed`; the words of the line say it too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a command printed, as the model was told it: text of several lines from anywhere."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +72,7 @@ class Answered:
     """The outcome, by whom and why; already safe to show."""
 
 
-Piece = Text | Notice | Asked | Answered
+Piece = Text | Notice | Output | Asked | Answered
 
 
 @dataclass(slots=True)
@@ -155,7 +165,7 @@ class TurnView:
                 self.running[started.call_id] = self._tools.get(started.call_id, "tool")
                 return [self._notice(started.call_id, "running", started.process_id or started.operation_id)]
             case "tool_call_finished":
-                return [self._finished(event.tool_call_finished)]
+                return self._finished(event.tool_call_finished)
             case "attempt_abandoned":
                 given_up = event.attempt_abandoned
                 self._given_up[event.turn_id] = (given_up.attempt, visible_line(given_up.reason))
@@ -211,18 +221,32 @@ class TurnView:
             return [answered]
         return [answered, self._notice(resolved.call_id, f"approval {word}", why)]
 
-    def _finished(self, finished: ToolCallFinished) -> Notice:
+    def _finished(self, finished: ToolCallFinished) -> list[Piece]:
         self.running.pop(finished.call_id, None)
         if finished.state == CALL_STATE_DENIED:
-            return self._notice(finished.call_id, "denied", self._reasons.get(finished.call_id, ""))
+            return [self._notice(finished.call_id, "denied", self._reasons.get(finished.call_id, ""))]
         state = enum_word(CallState, finished.state, "CALL_STATE_")
-        if finished.HasField("process"):
-            state = f"{state}: {_outcome(finished.process)}"
-        return self._notice(finished.call_id, "finished", state)
+        first, _, rest = finished.content.partition("\n")
+        if not finished.HasField("process"):
+            why = f": {visible_line(first)}" if finished.state != CALL_STATE_SUCCEEDED and first else ""
+            printed = rest if why else finished.content
+            return _with_output(self._notice(finished.call_id, "finished", state + why), printed)
+        ended = f"{state}: {_outcome(finished.process)}"
+        # The first line says in words for the model what stands in the notice.
+        return _with_output(self._notice(finished.call_id, "finished", ended), rest)
 
     def _notice(self, call_id: str, word: str, text: str) -> Notice:
         tool = self._tools.get(call_id, "tool")
-        return Notice(f"[{tool} {word}] {text}".rstrip())
+        tone = _TONES.get(word, "") or next((tone for end, tone in _ENDS.items() if text.startswith(end)), "")
+        return Notice(f"[{tool} {word}] {text}".rstrip(), tone)
+
+
+_TONES = {"allowed": "allowed", "approved": "allowed", "waiting": "waiting", "denied": "denied"}
+_ENDS = {"failed": "failed", "outcome unknown": "failed", "cancelled": "denied"}
+
+
+def _with_output(notice: Notice, printed: str) -> list[Piece]:
+    return [notice, Output(printed)] if printed.strip() else [notice]
 
 
 def _starting_over(why: str) -> Notice:

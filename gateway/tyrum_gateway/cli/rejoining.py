@@ -9,7 +9,7 @@ from tyrum.chat.v1.chat_pb2 import GetConversationRequest, ListEventsRequest
 from tyrum.chat.v1.event_pb2 import Event, TurnState
 from tyrum_gateway.cli.connection import DEADLINE, Gateway
 from tyrum_gateway.cli.output import enum_word, moment
-from tyrum_gateway.cli.projection import Answered, Asked, Notice, Piece, Text, TurnView
+from tyrum_gateway.cli.projection import Answered, Asked, Notice, Output, Piece, Text, TurnView
 from tyrum_gateway.cli.terminal import shortened
 
 _READ = 200
@@ -72,7 +72,7 @@ def _folded(events: list[Event]) -> Past:
                     waiting[approval_id] = None
                 case Answered(approval_id):
                     waiting.pop(approval_id, None)
-                case Text() | Notice():
+                case Text() | Notice() | Output():
                     pass
         if number >= first:
             shown += pieces

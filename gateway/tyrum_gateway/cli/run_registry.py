@@ -1,13 +1,13 @@
 """The run registry over gRPC. Invariant: a number that is a lower bound is shown as one."""
 
 import json
-import shlex
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import grpc.aio
 from google.protobuf.duration_pb2 import Duration
 
 from tyrum.chat.v1.event_pb2 import ApprovalOutcome, CallState, TurnState
@@ -20,7 +20,8 @@ from tyrum.run.v1.run_pb2 import (
     RunCall,
     RunFilter,
 )
-from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find
+from tyrum_gateway.cli.approval_client import command_line
+from tyrum_gateway.cli.connection import DEADLINE, Gateway, Target, connect, find, reason_of
 from tyrum_gateway.cli.destination import destination
 from tyrum_gateway.cli.output import (
     Format,
@@ -39,8 +40,11 @@ from tyrum_gateway.cli.output import (
     say,
 )
 from tyrum_gateway.cli.progress import counting
+from tyrum_gateway.cli.projection import TurnView
+from tyrum_gateway.cli.screen import Screen
 from tyrum_gateway.cli.tables import Cell, Column, table, when
 from tyrum_gateway.cli.terminal import shortened, visible_line
+from tyrum_gateway.cli.transcript import events
 
 __all__ = ["Chosen", "export", "find", "list_runs", "show"]
 
@@ -133,16 +137,36 @@ async def list_runs(
         note(more("older runs", limit))
 
 
-async def show(target: Target, run_id: str, output: Format, *, wide: bool) -> None:
-    """Print one run."""
+async def show(target: Target, run_id: str, output: Format, *, wide: bool, full: bool) -> None:
+    """Print one run; as text with what its commands printed, where the caller may read the conversation."""
     async with connect(target) as gateway:
         response = await gateway.runs.GetRun(
             GetRunRequest(run_id=run_id), metadata=gateway.metadata, timeout=DEADLINE
         )
-    if output is Format.TEXT:
+        if output is not Format.TEXT:
+            emit(as_json(response.run), output)
+            return
         _show(response.run, wide=wide)
-    else:
-        emit(as_json(response.run), output)
+        if response.run.calls:
+            await _show_results(gateway, response.run, Screen(full=full))
+
+
+async def _show_results(gateway: Gateway, run: Run, screen: Screen) -> None:
+    view = TurnView(run.turn_id)
+    try:
+        found = [
+            event async for event in events(gateway, run.conversation_id) if event.turn_id == run.turn_id
+        ]
+    except grpc.aio.AioRpcError as error:
+        if not reason_of(error):
+            raise
+        note("what the calls printed is for those who may read the conversation")
+        return
+    heading("Results")
+    for event in found:
+        pieces = view.event(event)
+        if event.HasField("tool_call_finished"):
+            screen.show(pieces)
 
 
 async def export(target: Target, chosen: Chosen, file: Path | None, output: Format) -> None:
@@ -300,12 +324,8 @@ def _what(call: RunCall) -> str:
     """Write on one line what policy saw of a call: its program with the arguments, or its shell text."""
     try:
         target = json.loads(call.target)
-        return (
-            str(target["shell"])
-            if "shell" in target
-            else shlex.join([target["program"], *target["argv"][1:]])
-        )
-    except (ValueError, KeyError, TypeError):
+        return str(target["shell"]) if "shell" in target else command_line(target["program"], target["argv"])
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         return "-"
 
 

@@ -20,7 +20,7 @@ from tyrum_gateway.cli.options import (
     sub_app,
 )
 from tyrum_gateway.cli.output import Format
-from tyrum_gateway.cli.tables import Wide
+from tyrum_gateway.cli.tables import Full, Wide
 
 app = sub_app("Show what ran, for whom and with what.")
 
@@ -110,6 +110,7 @@ def show(
     *,
     last: Last = False,
     wide: Wide = False,
+    full: Full = False,
     state_dir: StateDir = None,
     address: Address = None,
     output: Output = Format.TEXT,
@@ -121,7 +122,7 @@ def show(
     one_of(run, "RUN", last=last)
     target = registry.find(state_dir, address)
     run = identifiers.last(target, "run") if last else identifiers.whole(target, "run", run)
-    asyncio.run(registry.show(target, run, output, wide=wide))
+    asyncio.run(registry.show(target, run, output, wide=wide, full=full))
 
 
 @app.command()

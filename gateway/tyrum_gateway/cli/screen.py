@@ -12,18 +12,24 @@ from typing import assert_never
 
 from tyrum_gateway.cli.busy import Busy
 from tyrum_gateway.cli.markdown import Blocks, render, renders
-from tyrum_gateway.cli.output import note, on_terminal, styled
-from tyrum_gateway.cli.projection import Answered, Asked, Notice, Piece, Text
-from tyrum_gateway.cli.prose import wrapped
-from tyrum_gateway.cli.terminal import visible
+from tyrum_gateway.cli.output import counted, note, styled
+from tyrum_gateway.cli.projection import Answered, Asked, Notice, Output, Piece, Text
+from tyrum_gateway.cli.terminal import drawn, visible
 
 _INDENTATION = 4
+
+FOLDED = 20
+"""Rows of a command's output that are shown: the first, the last, and one that counts the others."""
+_HEAD = 12
+
+_COLOURS = {"allowed": "green", "waiting": "yellow", "denied": "red", "failed": "bold red"}
 
 
 class Screen:
     """Keeps track of whether the last line is open, and of the question in it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, full: bool = False) -> None:
+        self._full = full
         self._open = False
         self._question = ""
         self._blocks = Blocks() if renders() else None
@@ -36,16 +42,18 @@ class Screen:
             match piece:
                 case Text(text):
                     self._text(text)
-                case Notice(text):
-                    self.notice(text)
+                case Notice(text, tone):
+                    self.notice(text, tone)
+                case Output(text):
+                    self._line(partial(self._printed, text))
                 case Asked() | Answered():
                     pass
                 case _:
                     assert_never(piece)
 
-    def notice(self, text: str) -> None:
-        """Write a line about what happens."""
-        self._line(partial(styled, wrapped(text, _INDENTATION) if on_terminal() else text, "dim"))
+    def notice(self, text: str, tone: str = "") -> None:
+        """Write a line about what happens, in the colour of how it stands."""
+        self._line(partial(styled, text, _COLOURS.get(tone, "dim"), indentation=_INDENTATION))
 
     def tell(self, text: str) -> None:
         """Write a line to stderr."""
@@ -114,6 +122,15 @@ class Screen:
         sys.stdout.write(visible(text))
         sys.stdout.flush()
         self._open = not text.endswith("\n")
+
+    def _printed(self, text: str) -> None:
+        """Write what a command printed, folded unless all of it is wanted."""
+        rows = drawn(text.removesuffix("\n"))
+        if not self._full and len(rows) > FOLDED:
+            left_out = len(rows) - FOLDED + 1
+            fold = f"   [… {counted(left_out, 'line')} left out; `tyrum conversations show --full` shows all]"
+            rows = [*rows[:_HEAD], fold, *rows[left_out + _HEAD :]]
+        print("\n".join(rows), flush=True)
 
     def _block(self, block: str) -> None:
         if self._after_block:

@@ -17,7 +17,7 @@ from tyrum_gateway.cli.asking import Desk
 from tyrum_gateway.cli.connection import Gateway, Target, connect, flags
 from tyrum_gateway.cli.failure import ExitCode, Failure, first_of
 from tyrum_gateway.cli.output import Format, as_json, emit, enum_word, note
-from tyrum_gateway.cli.projection import Answered, Asked, Notice, Piece, Text, TurnView
+from tyrum_gateway.cli.projection import Answered, Asked, Notice, Output, Piece, Text, TurnView
 from tyrum_gateway.cli.reconnect import resilient
 from tyrum_gateway.cli.rejoining import Past, ended, past
 from tyrum_gateway.cli.screen import Screen
@@ -202,7 +202,7 @@ class Session:
                     f"  tyrum approvals approve {approval_id}{self._others_flags}\n"
                     f"  tyrum approvals deny {approval_id} --reason TEXT{self._others_flags}"
                 )
-            case Text() | Notice() | Answered():
+            case Text() | Notice() | Output() | Answered():
                 pass
 
     def _record(self, item: StreamItem) -> None:

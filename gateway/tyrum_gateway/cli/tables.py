@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tyrum_gateway.cli.output import moment, on_terminal, styled
+from tyrum_gateway.cli.output import moment, on_terminal, row
 from tyrum_gateway.cli.terminal import visible_line
 
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ _GAP = "  "
 
 Wide = Annotated[
     bool, typer.Option("--wide", "-w", help="Show every column whole, however wide the terminal is.")
+]
+
+Full = Annotated[
+    bool, typer.Option("--full", help="Show all that is kept of what commands printed, not 20 lines of it.")
 ]
 
 
@@ -55,7 +59,7 @@ def table(
     """Print rows under headers, aligned."""
     named = [Column(column) if isinstance(column, str) else column for column in columns]
     fitting = on_terminal() and not wide
-    lines = [[_text(cell, brief=fitting) for cell in row] for row in rows]
+    lines = [[_text(cell, brief=fitting) for cell in cells] for cells in rows]
     kept = list(range(len(named)))
     widths = [
         max(_width(text) for text in (column.name, *(line[at] for line in lines)))
@@ -65,7 +69,7 @@ def table(
         filled = {at for line in lines for at, text in enumerate(line) if text}
         empty = {at for at, column in enumerate(named) if column.leaves and at not in filled}
         kept = _fit(named, widths, empty, shutil.get_terminal_size().columns)
-    styled(_line([named[at].name for at in kept], [widths[at] for at in kept]), "bold")
+    row(_line([named[at].name for at in kept], [widths[at] for at in kept]), "bold")
     for line in lines:
         _row([line[at] for at in kept], [widths[at] for at in kept], wraps=fitting and named[kept[-1]].wraps)
     sys.stdout.flush()

@@ -32,7 +32,7 @@ from tyrum_gateway.cli.reconnect import resilient
 from tyrum_gateway.cli.screen import Screen
 from tyrum_gateway.cli.stream_items import items
 from tyrum_gateway.cli.tables import Column, table, when
-from tyrum_gateway.cli.terminal import shortened
+from tyrum_gateway.cli.terminal import drawn, shortened
 
 __all__ = ["cancel", "events", "find", "list_conversations", "show", "watch"]
 
@@ -97,8 +97,8 @@ async def events(gateway: Gateway, conversation_id: str, after: int = 0) -> Asyn
         more = page.more and bool(page.events)
 
 
-async def show(target: Target, conversation_id: str, output: Format) -> None:
-    """Print a conversation with its whole transcript."""
+async def show(target: Target, conversation_id: str, output: Format, *, full: bool) -> None:
+    """Print a conversation with its whole transcript; with `full` all that commands printed, too."""
     async with connect(target) as gateway:
         response = await gateway.chat.GetConversation(
             GetConversationRequest(conversation_id=conversation_id),
@@ -120,7 +120,7 @@ async def show(target: Target, conversation_id: str, output: Format) -> None:
                     ("events", str(head.last_sequence)),
                 ]
             )
-            reader = _Reader()
+            reader = _Reader(full=full)
             async for event in events(gateway, conversation_id):
                 reader.read(event)
 
@@ -128,9 +128,9 @@ async def show(target: Target, conversation_id: str, output: Format) -> None:
 class _Reader:
     """Prints a conversation for people."""
 
-    def __init__(self, after: int = 0) -> None:
+    def __init__(self, after: int = 0, *, full: bool = False) -> None:
         self._view = TurnView(sequence=after)
-        self._screen = Screen()
+        self._screen = Screen(full=full)
 
     def item(self, item: StreamItem) -> None:
         if item.HasField("event"):
@@ -144,7 +144,7 @@ class _Reader:
         if event.HasField("user_message"):
             self._screen.end_line()
             self._screen.notice(f"#{event.sequence} {moment(event.created_at)} {event.turn_id}")
-            say(f"> {event.user_message.text}")
+            say("\n".join(drawn(event.user_message.text)))
         self._screen.show(self._view.event(event))
         if event.HasField("turn_finished"):
             finished = event.turn_finished
