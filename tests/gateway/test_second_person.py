@@ -74,7 +74,6 @@ def offers_what_can_be_taken(gateway: RunningGateway, talker: Path) -> None:
     environment = client_environment(gateway.state_dir) | {"TERM": "xterm", "NO_COLOR": "1"}
     others = "hint: somebody else with the role approver: tyrum approvals approve appr_"
     with on_terminal([str(TYRUM), "chat", "other"], environment) as terminal:
-        terminal.wait_for("you may:       deny\n")
         terminal.wait_for(others)
         terminal.wait_for("\nn: not at all\nDeny this? [n] ")
         terminal.type("y\n")

@@ -87,7 +87,7 @@ async def test_waits_for_what_a_predecessor_still_holds(place: Place) -> None:
     """A provider that cannot yet, and says so, is asked again: within a start, and with later starts."""
     away = place.state.parent / "away"
     host = ProviderHost(
-        [own("busy_at_first", str(away), name="busy")],
+        [own("busy_at_first", str(away.parent), name="busy")],
         state_dir=place.state,
         runtime_dir=place.runtime,
         bounds=FAST,

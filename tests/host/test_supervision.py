@@ -388,7 +388,7 @@ async def test_a_first_start_is_put_off_while_the_provider_says_that_it_passes(p
     away = place.state.parent / "away"
     away.touch()
     host = ProviderHost(
-        [own("busy_at_first", str(away), name="busy")],
+        [own("busy_at_first", str(away.parent), name="busy")],
         state_dir=place.state,
         runtime_dir=place.runtime,
         bounds=FAST,

@@ -187,7 +187,7 @@ async def test_two_callers_seal_an_operation_once(tmp_path: Path, monkeypatch: p
     assert await first is None
     assert isinstance(second, Tombstone)
     assert store.load(operation) == second
-    assert [path.name for path in store.runs.iterdir()] == [operation]
+    assert [path.name for path in store.runs.iterdir() if path.is_dir()] == [operation]
     store.close()
 
 

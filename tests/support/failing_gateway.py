@@ -6,12 +6,14 @@ Run as `python failing_gateway.py --state-dir DIR --config FILE`.
 import argparse
 import asyncio
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from tyrum_gateway.bootstrap import Seams, serve
 from tyrum_gateway.config import load_settings
 from tyrum_gateway.domain.audit import AuditLog
+from tyrum_gateway.domain.override import Override
 from tyrum_gateway.domain.ports import OverrideStore
 from tyrum_gateway.domain.run import RunLog
 from tyrum_gateway.storage import SqliteStore
@@ -69,8 +71,14 @@ class FailingPrincipals(SqlitePrincipals):
 
 
 class _FailingOverrides(SqliteOverrides):
-    async def page(self, *_: Any, **__: Any) -> NoReturn:
-        raise RuntimeError(CAUSE)
+    asked = False
+    """By the start, which reads what is in force once."""
+
+    async def page(self, *arguments: Any, **options: Any) -> Sequence[Override]:
+        if _FailingOverrides.asked:
+            raise RuntimeError(CAUSE)
+        _FailingOverrides.asked = True
+        return await super().page(*arguments, **options)
 
 
 class _FailingAudit(SqliteAuditLog):

@@ -1,6 +1,6 @@
 """A conforming provider whose backend is away for the first two configurations, and while a file exists.
 
-The file is named by its argument; while it exists the provider has no posture.
+The file is `away` in the directory that the argument names; while it exists there is no posture.
 """
 
 import sys
@@ -13,7 +13,7 @@ from tyrum.isolation.v1 import isolation_pb2
 from tyrum_conformance.broken._base import Context, GoodProvider, GoodService
 from tyrum_provider_kit import Environment, ServiceError, run
 
-SWITCH = Path(sys.argv[1])
+SWITCH = Path(sys.argv[1]) / "away"
 
 
 class Busy(GoodProvider):
@@ -39,7 +39,7 @@ class _Busy(GoodService):
     async def GetPosture(  # noqa: N802 - the name on the wire
         self, request: isolation_pb2.GetPostureRequest, context: Context
     ) -> isolation_pb2.GetPostureResponse:
-        if SWITCH.exists():  # noqa: ASYNC240
+        if SWITCH.exists():
             raise ServiceError(error_pb2.ERROR_REASON_BACKEND_UNAVAILABLE, "the backend is away")
         return await super().GetPosture(request, context)
 
