@@ -9,8 +9,11 @@ import subprocess
 import termios
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 _SECONDS = 40.0
+_STILL = 0.05
+"""Seconds without work after which a program counts as waiting."""
 
 
 class Terminal:
@@ -37,8 +40,23 @@ class Terminal:
         os.write(self._descriptor, text.encode())
 
     def interrupt(self) -> None:
-        """Press Ctrl-C."""
+        """Press Ctrl-C, as a person does: when the program waits for a key.
+
+        A signal that comes while `input` still takes in what was typed is seen only at the next key.
+        """
+        deadline = time.monotonic() + _SECONDS
+        before = None
+        while (now := self._activity()) != before or now[0] != "S":
+            assert time.monotonic() < deadline, f"the program does not wait for a key on\n{self.screen}"
+            before = now
+            self._read(time.monotonic() + _STILL)
         self._process.send_signal(signal.SIGINT)
+
+    def _activity(self) -> tuple[str, ...]:
+        """Return the state of the program's main thread, and the time that it has used."""
+        status = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="utf-8")
+        fields = status.rpartition(")")[2].split()
+        return fields[0], fields[11], fields[12]
 
     def sane(self) -> bool:
         """Tell whether the terminal echoes and gives whole lines, as it did before."""
