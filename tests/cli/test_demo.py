@@ -3,7 +3,9 @@
 import json
 import signal
 import subprocess
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -14,19 +16,26 @@ from tyrum_gateway.cli.demo_story import verify
 from tyrum_gateway.cli.failure import Failure
 
 
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A temporary directory whose path leaves room for a socket, whoever the user is."""
+    with tempfile.TemporaryDirectory(prefix="demo-", dir="/tmp") as directory:
+        yield Path(directory)
+
+
 @pytest.mark.slow
-def test_the_demonstration_shows_every_section_and_tidies_up(tmp_path: Path) -> None:
+def test_the_demonstration_shows_every_section_and_tidies_up(place: Path) -> None:
     """All seven sections are shown in order, whatever gateway the environment names, and no file stays.
 
     Nothing is imported from the current directory, which may be a repository that somebody else wrote.
     """
-    hostile = tmp_path / "hostile"
+    hostile = place / "hostile"
     hostile.mkdir()
     for name in ("typer", "grpc", "structlog", "json", "tyrum_gateway", "tyrum_local_spawn", "sitecustomize"):
-        planted = f"open({str(tmp_path / 'imported')!r}, 'a').write({name!r})\nraise SystemExit(9)\n"
+        planted = f"open({str(place / 'imported')!r}, 'a').write({name!r})\nraise SystemExit(9)\n"
         (hostile / f"{name}.py").write_text(planted, encoding="utf-8")
-    environment = client_environment(tmp_path / "nowhere") | {
-        "TMPDIR": str(tmp_path),
+    environment = client_environment(place / "nowhere") | {
+        "TMPDIR": str(place),
         "TYRUM_TOKEN_FILE": "/dev/null",
         "TYRUM_CONFIG": "/dev/null",
     }
@@ -40,23 +49,23 @@ def test_the_demonstration_shows_every_section_and_tidies_up(tmp_path: Path) -> 
         timeout=110,
         check=False,
     )
-    assert not (tmp_path / "imported").exists()
+    assert not (place / "imported").exists()
     assert run.returncode == 0, run.stderr + run.stdout
     headings = [line for line in run.stdout.splitlines() if line.startswith("== ")]
     assert [heading[3] for heading in headings] == list("1234567")
     for expected in ("provisional", "[process.run waiting]", "not on this machine", "byte for byte the same"):
         assert expected in run.stdout
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith("tyrum-demo-")]
+    assert not [path for path in place.iterdir() if path.name.startswith("tyrum-demo-")]
 
 
-def test_a_demonstration_that_is_ended_takes_its_gateway_along(tmp_path: Path) -> None:
+def test_a_demonstration_that_is_ended_takes_its_gateway_along(place: Path) -> None:
     """SIGTERM in the middle ends the gateway and removes its state."""
-    environment = client_environment(tmp_path) | {"TMPDIR": str(tmp_path)}
+    environment = client_environment(place) | {"TMPDIR": str(place)}
     demo = subprocess.Popen(
         [str(TYRUM), "demo"], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     with reaped(demo):
-        gateway = psutil.Process(announced(tmp_path))
+        gateway = psutil.Process(announced(place))
         demo.send_signal(signal.SIGTERM)
         ended = demo.wait(60)
     left = gateway.is_running()
@@ -64,7 +73,7 @@ def test_a_demonstration_that_is_ended_takes_its_gateway_along(tmp_path: Path) -
         gateway.terminate()
     assert not left
     assert ended == 128 + signal.SIGTERM
-    assert not list(tmp_path.glob("tyrum-demo-*"))
+    assert not list(place.glob("tyrum-demo-*"))
 
 
 def announced(directory: Path) -> int:
