@@ -187,6 +187,18 @@ async def test_an_accepted_turn_whose_rows_are_damaged_ends_instead_of_being_ret
     assert alarms.active(Alarm.DATABASE_DAMAGED)
 
 
+async def test_damage_that_takes_no_end_either_leaves_the_engine_to_all_others(tmp_path: Path) -> None:
+    """Where even the end of a damaged turn cannot be stored, its conversation is left alone."""
+    database = tmp_path / "tyrum.sqlite3"
+    async with await SqliteStore.open(database) as store:
+        bad, good = [(await store.accept(message())).turn for _ in range(2)]
+        with closing(sqlite3.connect(database)) as other, other:
+            other.execute("UPDATE turns SET state = 'nonsense' WHERE turn_id = ?", (bad.turn_id,))
+            other.execute("DELETE FROM conversations WHERE conversation_id = ?", (bad.conversation_id,))
+        async with working(store), asyncio.timeout(PATIENCE):
+            assert await ended(store, good.turn_id) is TurnState.COMPLETED
+
+
 async def test_a_conversation_that_cannot_be_read_holds_up_no_other_and_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

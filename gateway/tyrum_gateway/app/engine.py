@@ -235,7 +235,7 @@ class Engine:
                     self._alarms.noticed(error)
                     log.error("store_failed", conversation=conversation_id, reason=error.public)  # noqa: TRY400
                 except Exception:
-                    # What nobody foresaw holds up its own conversation and no other.
+                    # An error that was not foreseen holds up its own conversation and no other.
                     log.exception("conversation_broken", conversation=conversation_id)
                 await asyncio.sleep(pause)
                 due, recovered, pause = None, True, min(2 * pause, LONGEST_PAUSE)
@@ -293,6 +293,10 @@ class Engine:
         except StateUnusable as later:
             log.error("store_failed", conversation=conversation_id, reason=later.public)  # noqa: TRY400
             return True
+        except Exception:
+            # Rows that refer to what is not there, say: no other conversation must end with this one.
+            log.exception("conversation_left_alone", conversation=conversation_id)
+            return False
         self.pasts.forget(conversation_id)
         self._streams.unannounced(conversation_id)
         self.approvals.changed()

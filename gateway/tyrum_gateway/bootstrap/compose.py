@@ -196,11 +196,11 @@ class Vault:
     def __init__(self, references: Mapping[str, SecretReference], redactor: Redactor) -> None:
         self._references = references
         self._redactor = redactor
-        # Before anything is logged that may repeat a value which nobody has asked for yet.
+        # Before anything is logged that may repeat a value which was not used yet.
         self.known()
 
     def known(self) -> tuple[str, ...]:
-        """Return every value that can be had now, whoever it is for; all are masked in logs from now on."""
+        """Return every value that can be had now, of all agents; all are masked in logs from now on."""
         values = []
         for reference in self._references.values():
             with contextlib.suppress(ReferenceUnavailable):

@@ -36,7 +36,7 @@ class TurnSlots:
 
     @property
     def free(self) -> int:
-        """Slots that nobody has."""
+        """Slots that no principal has."""
         return self.total - sum(self.held.values())
 
     @property

@@ -1,6 +1,6 @@
 """Prefixes that are the beginning of a URL, and the URLs that begin so.
 
-Invariant: what a prefix admits has its scheme, host and port, whoever reads the URL. Text that two readers
+Invariant: what a prefix admits has its scheme, host and port, by any reader of the URL. Text that two readers
 may take differently (user info, braces and ranges that curl expands, backslashes, escaped slashes and dots,
 control characters, anything beyond ASCII) begins like nothing.
 """
